@@ -130,7 +130,7 @@ def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, i
 
 
 def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> Iterator[str]:
-    """What does not go together, as sentences."""
+    """Contradictions between the arguments, as sentences."""
     if arguments.last is not None and (arguments.begin is not None or arguments.end is not None):
         yield "flag --last: cannot be combined with --from and --to; use one of them"
     if arguments.end is not None and arguments.begin is None and not arguments.files:

@@ -49,7 +49,7 @@ DRAWING = PictureOptions(width_pixels=2000, dpi=200)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is predicted, and of which inputs."""
+    """A prediction and its inputs."""
 
     inputs: JobInputs
     found: Prediction
@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a recording adds: sections, the member of the JSON, and members of the picture."""
+    """A comparison with a recording: sections, the member of the JSON, and members of the picture."""
 
     sections: Sequence[Section] = ()
     document: dict[str, Any] | None = None

@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.faults: list[str] = []
-        """What is wrong with values of a `Kind`; all of them are reported."""
+        """Errors in values of a `Kind`; all of them are reported."""
 
     def add_argument(self, *names: str, **named: Any) -> argparse.Action:
         """Declare an argument; a value of a `Kind` has its metavar, unless the choices are listed."""
@@ -212,7 +212,7 @@ def _unknown_faults(unknown: Sequence[str], known: Sequence[str], program: str, 
 
 
 def _hint(flag: str, value: str, known: Sequence[str], program: str) -> str:
-    """What an unknown flag with its value may have meant."""
+    """Advice on an unknown flag with its value."""
     if ADDRESS in known and is_address(value):
         return f"did you mean {ADDRESS}={value}?"
     if OTHER_WORDS.get(flag) in known:

@@ -1,1 +1,1 @@
-"""What runs when a person asks: simulation, recorder, live view, reports, pictures, fleets, models, traces."""
+"""Runs when a person asks: simulation, recorder, live view, reports, pictures, fleets, models, traces."""

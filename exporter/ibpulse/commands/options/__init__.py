@@ -1,4 +1,4 @@
-"""What an option is, and those that several verbs share. A module for each group of verbs has the tables of its verbs.
+"""The options that several verbs share. A module for each group of verbs has the tables of its verbs.
 
 They import nothing that is slow to load, because help needs them.
 """

@@ -1,4 +1,4 @@
-"""The files of a dataset of many nodes: the columns of each tier, their paths, and how they are read and written.
+"""Reads and writes the files of a dataset of many nodes: the columns of each tier, and their paths.
 
 Times are wall times of the node in integer nanoseconds since the epoch. A column that may be null is so where the value
 is not known; missing data is never 0. The keys of the path (`job`, `date`, `hour`, `node`) are not columns.

@@ -1,4 +1,4 @@
-"""Every input of a prediction in one row, and how they are read; tables of expert loads.
+"""Reads the inputs of a prediction, one row of a table each, and tables of expert loads.
 
 Of published jobs and clusters, the file, and flags, the last one counts. Files may come from anywhere: size and depth
 are limited by `YamlFile`, numbers by their parsers.

@@ -242,7 +242,7 @@ def _step(step: StepPrediction) -> Iterator[str]:
 
 
 def _reason(step: StepPrediction) -> str:
-    """Where the length of a step comes from."""
+    """The origin of the length of a step."""
     used = step.utilisation
     if used is None:
         return "given"
