@@ -165,7 +165,7 @@ class JobSilences:
     def _read_storage(self, fabric: Fabric, newest: int) -> None:
         """Follow the sum of the storage ports, which are read at two instants only."""
         ports = [port for port in fabric.ports if port.role == STORAGE]
-        placed = place_ports(self._reader, ports, self._reader.ring.slots())
+        placed = place_ports(self._reader, ports, self._reader.ring.slots()) if ports else []
         if not placed:
             return
         first = newest - round(0.5 / self._interval)
