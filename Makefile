@@ -24,7 +24,7 @@ stack: $(VENV)/workbench.stamp ## Run the demo of docker/compose.yaml without co
 test: ## Check everything that needs no hardware, in ten minutes (ARGS="tests/ring -k overwrite" runs some tests)
 	@$(PYTHON) -m tests
 
-campaign-%: $(VENV)/dev.stamp ## Run a check of up to 20 minutes: live faults vm pages prometheus chart packages fuzz accuracy bench mutants
+campaign-%: $(VENV)/dev.stamp ## Run a check of up to 20 minutes: live faults vm pages prometheus chart cluster image packages fuzz accuracy bench mutants
 	@$(BIN)/python -m tests.campaigns $*
 
 campaign-packages: $(VENV)/docs.stamp

@@ -42,6 +42,8 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "pages": [pytest("tests/campaigns/pages")],
     "prometheus": [pytest("tests/campaigns/prometheus")],
     "chart": [pytest("tests/campaigns/chart")],
+    "cluster": [[*PYTHON, "tests.campaigns.cluster"]],
+    "image": [[*PYTHON, "tests.campaigns.cluster.image"]],
     "packages": [pytest("tests/campaigns/packages")],
     "fuzz": [pytest("-s", *FUZZED)],
     "accuracy": [bench("bench.accuracy")],

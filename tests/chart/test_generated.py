@@ -57,9 +57,9 @@ def test_writing_brings_everything_up_to_date_and_takes_old_boards_away(checkout
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [
-        ("values.yaml", ("# -- Runtime class.", "# Runtime class."), "runtimeClassName has no comment"),
+        ("values.yaml", ("# -- Affinity, in", "# Affinity, in"), "affinity has no comment"),
         ("values.yaml", ("  # Up to here.\n", ""), "the chart has no part between"),
-        ("values.schema.json", ('"runtimeClassName"', '"runtimeClas"'), "runtimeClassName is missing; add it"),
+        ("values.schema.json", ('"priorityClassName"', '"priorityClas"'), "priorityClassName is missing; add it"),
     ],
 )
 def test_what_cannot_be_written_is_said(

@@ -25,6 +25,7 @@ CHART = Path("helm/ibpulse")
 BOARDS = Path("dashboards")
 RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
 IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@:\s]+)(@(?P<digest>sha256:[0-9a-f]{64}))?")
+MAX_COLUMNS = 119
 INHIBITIONS_HEAD = "{{/* Written by `make chart` from tools/grafana/inhibitions.py. */}}\n\n"
 
 
@@ -144,7 +145,17 @@ def _schema(text: str, values: Mapping[tuple[str, ...], str]) -> str:
     schema["definitions"] |= {"settings": settings_schema(), **rules_schemas()}
     for path, description in values.items():
         _place(schema, path)["description"] = description
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return _compact(schema) + "\n"
+
+
+def _compact(value: Any, column: int = 0, key: int = 0) -> str:
+    """JSON with an object or list on one line where it fits, at a column and behind a key of some length."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict) or len(line) + column + key <= MAX_COLUMNS:
+        return line
+    pad = " " * (column + 2)
+    rows = [f"{pad}{json.dumps(name)}: {_compact(each, column + 2, len(name) + 4)}" for name, each in value.items()]
+    return "{\n" + ",\n".join(rows) + f"\n{' ' * column}}}"
 
 
 def _place(schema: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:

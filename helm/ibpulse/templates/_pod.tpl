@@ -73,8 +73,7 @@ ephemeral:
       labels:
         {{- include "ibpulse.selectorLabels" . | nindent 8 }}
     spec:
-      accessModes:
-        {{- toYaml $captures.accessModes | nindent 8 }}
+      accessModes: [ReadWriteOnce]
       {{- with $captures.storageClassName }}
       storageClassName: {{ . }}
       {{- end }}

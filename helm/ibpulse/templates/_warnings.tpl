@@ -7,8 +7,8 @@
 {{- $used := hasSuffix "m" $cores | ternary (divf (trimSuffix "m" $cores | float64) 1000) ($cores | float64) }}
 {{- if lt $used 1.0 }}
 
-WARNING: resources.limits.cpu is {{ . }}. A quota stops the sampler for the rest of each 100 ms: with 200m, a
-sampler that used 4 % of a core missed 11 % of its samples. Remove the limit (resources.limits.cpu=null); a request is enough.
+WARNING: resources.limits.cpu is {{ . }}. A quota stops the sampler for the rest of each 100 ms, and
+its samples are missing. Remove the limit (resources.limits.cpu=null); a request is enough.
 {{- end }}
 {{- end }}
 {{- with $limits.memory }}
@@ -16,7 +16,7 @@ sampler that used 4 % of a core missed 11 % of its samples. Remove the limit (re
 {{- if lt (include "ibpulse.bytes" (toString .) | float64) $needed }}
 
 WARNING: resources.limits.memory is {{ . }}. The ring of {{ $.Values.ring.ports }} ports, the daemon, and a capture while it is written
-take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less, the kernel kills the process that writes the capture, or the container.
+take {{ printf "%.0f" (divf $needed 1e6) }} MB; with less, captures are refused, or the kernel kills the container.
 {{- end }}
 {{- end }}
 {{- $gateway := .Values.gateway }}
@@ -46,7 +46,7 @@ addresses that begin with https://.
 NOTE: nothing scrapes the pods yet. With the Prometheus operator, set podMonitor.enabled=true; without it, let Prometheus
 scrape the pods with the label app.kubernetes.io/name={{ include "ibpulse.name" . }}, port {{ .Values.port }}.
 {{- end }}
-{{- if and (eq (include "ibpulse.scheme" .Values.webConfig) "https") .Values.podMonitor.enabled (empty .Values.podMonitor.tlsConfig) }}
+{{- if and (eq (include "ibpulse.scheme" .Values.webConfig) "https") (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) (empty .Values.podMonitor.tlsConfig) }}
 
 WARNING: webConfig turns TLS on, but podMonitor.tlsConfig is empty: Prometheus connects to pods by address and cannot verify
 their certificates. Set podMonitor.tlsConfig.ca and podMonitor.tlsConfig.serverName.

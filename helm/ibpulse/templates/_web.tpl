@@ -54,7 +54,7 @@ httpGet:
 {{- if eq . "node" }}{{ $own = append $own (dict "sourceLabels" $name "targetLabel" "instance") }}{{ end }}
 {{- end }}
 {{- with $monitor.dropLabels }}{{ $own = append $own (dict "action" "labeldrop" "regex" (join "|" .)) }}{{ end }}
-{{- with concat $own $monitor.relabelings }}{{ $_ := set $endpoint "relabelings" . }}{{ end }}
+{{- with concat $own ($monitor.relabelings | default list) }}{{ $_ := set $endpoint "relabelings" . }}{{ end }}
 {{- range $name := list "tlsConfig" "basicAuth" "metricRelabelings" }}
 {{- with get $monitor $name }}{{ $_ := set $endpoint $name . }}{{ end }}
 {{- end }}

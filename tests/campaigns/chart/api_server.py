@@ -16,11 +16,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.campaigns.cluster import programs
 from tests.grafana.servers import free_address
 from tests.running import eventually
 
-VERSION = "1.36.3"
-MODULES = f"v0.{VERSION.partition('.')[2]}"
 KWOK = "v0.8.0"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 CONTROLLERS = (
@@ -36,38 +35,9 @@ OLD_ETCD = "--feature-gates=WatchList=false"
 
 def build(folder: Path) -> None:
     """Build the programs into a folder that keeps them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if all((folder / name).exists() for name in (*PROGRAMS, "kwok")):
-        return
-    source = folder / "source"
-    source.mkdir(exist_ok=True)
-    (source / "main.go").write_text(
-        "//go:build programs\n\npackage main\n\nimport (\n"
-        + "".join(f'\t_ "k8s.io/kubernetes/cmd/{name}"\n' for name in PROGRAMS)
-        + ")\n"
-    )
-    fetched = subprocess.run(
-        ["go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"], check=True, capture_output=True, text=True
-    )
-    theirs = Path(json.loads(fetched.stdout)["GoMod"]).read_text()
-    # what the repository has in a folder of its own is a module of its own elsewhere
-    staged = [line.split()[0] for line in theirs.splitlines() if "=> ./staging/src/" in line]
-    replaced = "".join(f"\t{name} => {name} {MODULES}\n" for name in staged)
-    go = next(line for line in theirs.splitlines() if line.startswith("go "))
-    (source / "go.mod").write_text(
-        f"module programs\n\n{go}\n\ngodebug default=go1.26\n\n"
-        f"require k8s.io/kubernetes v{VERSION}\n\nreplace (\n{replaced})\n"
-    )
-    environment = {**os.environ, "GOFLAGS": "-mod=mod", "GOBIN": str(folder)}
-    subprocess.run(["go", "mod", "tidy"], cwd=source, check=True, env=environment)
-    major, minor, _ = VERSION.split(".")
-    names = {"gitVersion": f"v{VERSION}", "gitMajor": major, "gitMinor": minor}
-    stamped = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in names.items())
-    flags = f"-s -w {stamped} -X k8s.io/client-go/pkg/version.gitVersion=v{VERSION}"
-    for name in PROGRAMS:
-        command = ["go", "build", f"-ldflags={flags}", "-o", str(folder / name), f"k8s.io/kubernetes/cmd/{name}"]
-        subprocess.run(command, cwd=source, check=True, env=environment)
-    subprocess.run(["go", "install", f"sigs.k8s.io/kwok/cmd/kwok@{KWOK}"], check=True, env=environment)
+    programs.build(folder, PROGRAMS)
+    if not (folder / "kwok").exists():
+        programs.install(folder, f"sigs.k8s.io/kwok/cmd/kwok@{KWOK}")
 
 
 @dataclass(frozen=True)
@@ -117,7 +87,7 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(programs: Path, folder: Path) -> Iterator[Cluster]:
+def running_cluster(built: Path, folder: Path) -> Iterator[Cluster]:
     """An empty cluster whose files and logs are in a folder."""
     etcd, peers, server = free_address(), free_address(), free_address()
     for command in (
@@ -147,7 +117,7 @@ def running_cluster(programs: Path, folder: Path) -> Iterator[Cluster]:
 
         def start(name: str, *arguments: str) -> None:
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            program = shutil.which(name) or str(programs / name)
+            program = shutil.which(name) or str(built / name)
             process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
             stack.callback(process.wait, 30)
             stack.callback(process.terminate)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.campaigns.chart.rendering import Document, container, needs_helm, one, pod, render, settings
+from tests.campaigns.chart.rendering import Document, container, merged, needs_helm, one, pod, render, settings
 
 pytestmark = needs_helm
 
@@ -28,7 +28,8 @@ def probes(values: Document) -> list[Document]:
 
 def endpoint(kind: str, **monitor: Any) -> Document:
     """The endpoint of a monitor."""
-    values: Document = {kind: {"enabled": True, **monitor.pop("monitor", {})}, **monitor}
+    given: Document = {"podMonitor": monitor.pop("monitor", {})}
+    values = merged(given, {kind: {"enabled": True}, **monitor})
     spec = one(render(values), kind[0].upper() + kind[1:])["spec"]
     (found,) = spec["podMetricsEndpoints" if kind == "podMonitor" else "endpoints"]
     assert isinstance(found, dict)

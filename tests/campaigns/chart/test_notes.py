@@ -43,7 +43,7 @@ WARNED: list[tuple[Document, str]] = [
     ({"resources": {"limits": {"memory": "112Mi"}}}, "resources.limits.memory is 112Mi."),
     (
         {"ring": {"ports": 64, "sizeLimit": "128Mi"}},
-        "take 234 MB; with less, the kernel kills the process that writes the capture",
+        "take 234 MB; with less, captures are refused, or the kernel kills the container.",
     ),
     (
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},

@@ -159,7 +159,6 @@ def test_everything_that_can_be_added_is_there() -> None:
     assert only["image"].startswith("registry.example.com/mirror/ibpulse@sha256:e3b0c44")
     assert only["args"][-1] == "--log.level=debug"
     assert {"name": "TZ", "value": "UTC"} in only["env"]
-    assert only["envFrom"] == [{"configMapRef": {"name": "more", "optional": True}}]
     assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "other"}]
     assert spec["serviceAccountName"] == "shared"
     assert spec["containers"][1]["args"] == ["--of=r"]

@@ -1,4 +1,4 @@
-"""The Dockerfile as text, and the wheel that it installs. No container engine is here to build it."""
+"""The Dockerfile as text, and the wheel that it installs; `tests.campaigns.cluster.image` builds it."""
 
 from __future__ import annotations
 

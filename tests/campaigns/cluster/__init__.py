@@ -1,0 +1,1 @@
+"""The chart on a Kubernetes of one node that runs its pods."""

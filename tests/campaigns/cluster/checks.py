@@ -1,0 +1,531 @@
+"""What is checked of the chart on a running node: functions that return a figure, or raise."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests import ROOT
+from tests.campaigns.chart.rendering import CHART
+from tests.campaigns.chart.schemas import operator_directory
+from tests.campaigns.cluster.cluster import Cluster
+from tests.running import Metrics, eventually
+
+PAGE = ROOT / "docs/kubernetes.md"
+SPACE, FABRIC = "ibpulse", "/run/fabric"
+OURS = ["--set=image.registry=localhost", "--set=image.repository=ibpulse", "--set=image.tag=campaign"]
+OURS += ["--set=image.digest=", "--set=image.pullPolicy=Never", "--set=imagePullSecrets=null"]
+PORTS = [f"--set=sysfs.hostPath={FABRIC}"]
+CHECKS: list[tuple[str, Callable[[Cluster], str]]] = []
+
+
+def check(title: str) -> Callable[[Callable[[Cluster], str]], Callable[[Cluster], str]]:
+    """Add a function to the checks."""
+
+    def add(function: Callable[[Cluster], str]) -> Callable[[Cluster], str]:
+        CHECKS.append((title, function))
+        return function
+
+    return add
+
+
+def prepare(cluster: Cluster) -> None:
+    """Namespaces, the operator's resources, certificates, and a simulated fabric of eight ports on the node."""
+    directory = operator_directory()
+    assert directory, "the Prometheus operator's module is missing: run tests/campaigns/install"
+    cluster.kubectl("apply", "--server-side", f"--filename={directory}")
+    for space in (SPACE, "monitoring", "grafana", "fabric"):
+        cluster.kubectl("create", "namespace", space)
+        cluster.kubectl("label", "namespace", space, "pod-security.kubernetes.io/enforce=privileged")
+    make_certificates(cluster)
+    cluster.apply(pod("fabric", "fabric", ["simulate", "/fabric", "--workload=dense", "--ports=8"], FABRIC))
+    eventually(lambda: cluster.is_ready("pod", "fabric", "-n", "fabric"), 60)
+    eventually(lambda: cluster.run("ls", f"{FABRIC}/class/infiniband", check=False).count("mlx5_") == 8, 30)
+
+
+def pod(name: str, space: str, args: list[str], host: str = "", **more: Any) -> dict[str, Any]:
+    """A pod of our image, as root if it has a directory of the node at /fabric."""
+    container: dict[str, Any] = {
+        "name": name,
+        "image": "localhost/ibpulse:campaign",
+        "imagePullPolicy": "Never",
+        **more,
+    }
+    container["args"] = args
+    spec: dict[str, Any] = {"containers": [container], "automountServiceAccountToken": False}
+    if host:
+        container |= {"securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "fabric", "mountPath": "/fabric"}]}
+        spec["volumes"] = [{"name": "fabric", "hostPath": {"path": host, "type": "DirectoryOrCreate"}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": space}, "spec": spec}
+
+
+def make_certificates(cluster: Cluster) -> None:
+    """An authority, and a certificate of it as every Secret that the files of ci/ name."""
+    keys = cluster.folder / "keys"
+    keys.mkdir(exist_ok=True)
+    sign(keys)
+    (keys / "web.yml").write_text(
+        "tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_ca_file: ca.crt,"
+        " client_auth_type: RequireAndVerifyClientCert}\n"
+    )
+    for name in ("ibpulse-tls", "ibpulse-gateway-tls", "ibpulse-authority", "ibpulse-scrape", "ibpulse-web"):
+        files = [f"--from-file={file}={keys / file}" for file in ("tls.crt", "tls.key", "ca.crt", "web.yml")]
+        made = cluster.kubectl("create", "secret", "generic", name, "-n", SPACE, *files, "--dry-run=client", "-o=yaml")
+        cluster.kubectl("apply", "--filename=-", text=made)
+
+
+def sign(keys: Path) -> None:
+    """Make a new certificate, and the authority if it is missing."""
+    ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9"]
+    usage = ["-addext", "keyUsage=critical,keyCertSign"]
+    if not (keys / "ca.crt").exists():
+        authority = ["req", "-x509", *ec, "-subj=/CN=authority", *usage, "-keyout=ca.key", "-out=ca.crt"]
+        openssl(keys, *(word for each in authority for word in each.split("=", 1 if each[0] == "-" else 0)))
+    openssl(keys, "req", *ec, "-subj", "/CN=ibpulse.example.com", "-keyout", "tls.key", "-out", "tls.csr")
+    (keys / "names").write_text("subjectAltName=DNS:ibpulse.example.com\n")
+    signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "9", "-extfile", "names"]
+    openssl(keys, "x509", "-req", "-in", "tls.csr", *signed, "-out", "tls.crt")
+
+
+def openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
+@contextmanager
+def installed(cluster: Cluster, *values: str, wait: bool = True) -> Iterator[None]:
+    """The chart, ready unless told otherwise; afterwards nothing of it is left."""
+    install(cluster, *values, wait=wait)
+    try:
+        yield
+    finally:
+        cluster.run("helm", "uninstall", "r", "-n", SPACE, "--wait", check=False)
+        kinds = "daemonsets,deployments,pods,services,configmaps,secrets,serviceaccounts,networkpolicies,podmonitors"
+        mine = ["-A", "--selector=app.kubernetes.io/instance=r", "--output=name"]
+        cluster.kubectl("delete", "pod", "-n", SPACE, "r-ibpulse-test", "--ignore-not-found")
+        eventually(lambda: not cluster.kubectl("get", f"{kinds},priorityclasses", *mine).strip(), 60)
+
+
+def install(cluster: Cluster, *values: str, wait: bool = True) -> None:
+    """Install or upgrade the chart, and wait until its pods are ready."""
+    cluster.run("helm", "upgrade", "--install", "r", CHART, "-n", SPACE, *values, *OURS)
+    if wait:
+        cluster.kubectl("rollout", "status", "daemonset/r-ibpulse", "-n", SPACE, "--timeout=90s")
+        if "r-ibpulse-gateway" in cluster.kubectl("get", "deployments", "-n", SPACE, "--output=name"):
+            cluster.kubectl("rollout", "status", "deployment/r-ibpulse-gateway", "-n", SPACE, "--timeout=90s")
+
+
+def daemon(cluster: Cluster) -> dict[str, Any]:
+    """The newest pod of the DaemonSet."""
+    found = cluster.get("pods", "-n", SPACE, "--selector=app.kubernetes.io/component=metrics")["items"]
+    result: dict[str, Any] = max(found, key=lambda each: each["metadata"]["creationTimestamp"])
+    return result
+
+
+def restarts(cluster: Cluster) -> int:
+    """How often the daemon's container was started again."""
+    return int(daemon(cluster)["status"]["containerStatuses"][0]["restartCount"])
+
+
+def ask(cluster: Cluster, path: str, *words: str, base: str = "") -> str:
+    """What the daemon, or the server at an address, answers."""
+    base = base or f"http://{daemon(cluster)['status']['podIP']}:10055"
+    return cluster.run("curl", "-sS", "-m", "10", *words, f"{base}{path}", check=False)
+
+
+def metrics(cluster: Cluster) -> Metrics:
+    """The metrics of the daemon."""
+    return Metrics.parse(ask(cluster, "/metrics"))
+
+
+def gateway(cluster: Cluster) -> str:
+    """The address of the gateway's Service."""
+    service = cluster.get("service", "r-ibpulse-gateway", "-n", SPACE)
+    return f"http://{service['spec']['clusterIP']}:10056"
+
+
+def passes_test(cluster: Cluster) -> str:
+    """Run `helm test`."""
+    begin = time.monotonic()
+    cluster.run("helm", "test", "r", "-n", SPACE, "--timeout=60s")
+    return f"helm test {time.monotonic() - begin:.1f} s"
+
+
+@check("defaults, a node without ports: ready, helm test, nothing left")
+def defaults(cluster: Cluster) -> str:
+    begin = time.monotonic()
+    with installed(cluster):
+        seconds = time.monotonic() - begin
+        assert "Ready" in ask(cluster, "/-/ready")
+        return f"ready in {seconds:.0f} s, {passes_test(cluster)}, restarts {restarts(cluster)}"
+
+
+INSIDE = """
+fields = dict(line.split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
+mounts = [line.split()[4:6] for line in open("/proc/self/mountinfo")]
+below = [options for place, options in mounts if place.startswith("/host/sys/")]
+root = next(options for place, options in mounts if place == "/")
+print(fields["Uid"].split()[1], fields["CapEff"].strip(), fields["NoNewPrivs"].strip(), fields["Seccomp"].strip(),
+      root.split(",")[0], sum(options.startswith("rw") for options in below), len(below))
+"""
+
+
+@check("security context, seen inside; jobs from cgroups of pods")
+def inside(cluster: Cluster) -> str:
+    with installed(cluster):
+        run = ["exec", "-n", SPACE, "daemonset/r-ibpulse", "--", "/usr/bin/python3", "-c", INSIDE]
+        user, capabilities, no_new, seccomp, root, writable, below = cluster.kubectl(*run).split()
+        assert (user, int(capabilities, 16), no_new, seccomp, root) == ("65532", 0, "1", "2", "ro")
+        uid = daemon(cluster)["metadata"]["uid"]
+        eventually(lambda: uid in ask(cluster, "/api/v1/jobs"), 30)
+        return f"uid 65532, no capability, root read-only; {writable} of {below} mounts below /host/sys rw"
+
+
+@check("sysfs.recursiveReadOnly: Enabled, which starts with no writable mount below /sys or not at all")
+def recursive(cluster: Cluster) -> str:
+    def outcome() -> str:
+        with suppress(ValueError):  # no pod yet
+            (status, *_) = daemon(cluster)["status"].get("containerStatuses") or [{}]
+            if status.get("ready"):
+                run = ["exec", "-n", SPACE, "daemonset/r-ibpulse", "--", "/usr/bin/python3", "-c", INSIDE]
+                assert cluster.kubectl(*run).split()[5] == "0"
+                return "started"
+            return str(status.get("state", {}).get("waiting", {}).get("message", ""))
+        return ""
+
+    with installed(cluster, "--set=sysfs.recursiveReadOnly=Enabled", wait=False):
+        return eventually(outcome, 60)
+
+
+@check("eight ports: samples in the pod's cgroup, 30 s")
+def samples(cluster: Cluster) -> str:
+    with installed(cluster, *PORTS):
+        eventually(lambda: ask(cluster, "/metrics").count("\nibpulse_port_info{") == 8, 30)
+        ticks, missed, throttled = sampled(cluster)
+        assert ticks > 2000
+        share = missed / (ticks + missed)
+        return f"{ticks:.0f} samples, {missed:.0f} missed ({share:.1%}), {throttled:.0f} times throttled"
+
+
+@check("CPU limits of 200m and 100m, 30 s each")
+def cpu_limits(cluster: Cluster) -> str:
+    said = []
+    for limit in ("200m", "100m"):
+        with installed(cluster, *PORTS, f"--set=resources.limits.cpu={limit}"):
+            time.sleep(15)  # starting is throttled, too
+            ticks, missed, throttled = sampled(cluster)
+            said.append(f"{limit}: {missed / (ticks + missed):.1%} missed, throttled {throttled:.0f} times")
+    return "; ".join(said)
+
+
+def sampled(cluster: Cluster, seconds: int = 30) -> tuple[float, float, float]:
+    """Samples, missed samples and throttled periods of some seconds."""
+    names = [f"ibpulse_{name}_total" for name in ("sampler_ticks", "sampler_missed_ticks", "cgroup_throttled_periods")]
+    before = metrics(cluster)
+    time.sleep(seconds)
+    after = metrics(cluster)
+    ticks, missed, throttled = (sum(after.find(each).values()) - sum(before.find(each).values()) for each in names)
+    return ticks, missed, throttled
+
+
+@check("gateway: the node by its name, its pages and metrics through the Service")
+def through_gateway(cluster: Cluster) -> str:
+    with installed(cluster, *PORTS, "--set=gateway.enabled=true"):
+        base = gateway(cluster)
+        eventually(lambda: '"node":"node1"' in ask(cluster, "/api/v1/nodes", base=base), 30)
+        for path in ("/", "/node/node1/", "/metrics"):
+            code = ask(cluster, path, "-o", "/dev/null", "-w", "%{http_code}", base=base)
+            assert code == "200", (path, code)
+        seen = watch_names(
+            cluster, base, lambda: cluster.kubectl("delete", "pod", "-n", SPACE, daemon(cluster)["metadata"]["name"])
+        )
+        return f"replaced pod: node1 gone or silent for {seen:.1f} s"
+
+
+def watch_names(cluster: Cluster, base: str, change: Callable[[], object]) -> float:
+    """Seconds from a change until the node is well again; it never has another name."""
+    change()
+    begin = time.monotonic()
+    while True:
+        listed = json.loads(ask(cluster, "/api/v1/nodes", base=base))["nodes"]
+        assert [each["node"] for each in listed] in ([], ["node1"]), listed
+        age = time.monotonic() - begin
+        if age > 3 and listed and not listed[0]["problem"]:
+            return age
+        assert age < 40, listed
+        time.sleep(0.2)
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def scrape_config(monitor: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the Prometheus operator makes of a PodMonitor, as far as ours goes.
+
+    Debian's Prometheus cannot ask Kubernetes for pods, so it is given them, with the labels that it would find.
+    """
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    label = "__meta_kubernetes_pod_label_"
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    kept = {f"{label}{re.sub(r'[^a-z0-9]', '_', name)}": value for name, value in wanted.items()}
+    kept["__meta_kubernetes_pod_container_port_name"] = endpoint["port"]
+    relabel = [{"source_labels": [name], "regex": value, "action": "keep"} for name, value in kept.items()]
+    relabel += [{_snake(name): one[name] for name in one} for one in endpoint["relabelings"]]
+    targets = []
+    for each in pods:
+        labels = {
+            f"{label}{re.sub(r'[^a-z0-9]', '_', name)}": value for name, value in each["metadata"]["labels"].items()
+        }
+        labels["__meta_kubernetes_pod_node_name"] = each["spec"]["nodeName"]
+        for port in each["spec"]["containers"][0].get("ports", []):
+            labels |= {"__meta_kubernetes_pod_container_port_name": port["name"]}
+            address = f"{each['status']['podIP']}:{port['containerPort']}"
+            targets.append({"targets": [address], "labels": dict(labels)})
+    return {"job_name": "ibpulse", "scrape_interval": "2s", "static_configs": targets, "relabel_configs": relabel}
+
+
+@check("Prometheus, with what the PodMonitor says")
+def prometheus(cluster: Cluster) -> str:
+    with installed(cluster, *PORTS, "--set=podMonitor.enabled=true", "--set=gateway.enabled=true"):
+        monitor = cluster.get("podmonitor", "r-ibpulse", "-n", SPACE)
+        config = cluster.folder / "prometheus.json"
+        pods = cluster.get("pods", "-n", SPACE)["items"]
+        config.write_text(json.dumps({"scrape_configs": [scrape_config(monitor, pods)]}))
+        data = f"--storage.tsdb.path={cluster.folder}/prometheus"
+        command = ["prometheus", f"--config.file={config}", data, "--web.listen-address=127.0.0.1:9090"]
+        with (cluster.folder / "prometheus.log").open("wb") as log:
+            process = subprocess.Popen(cluster.command(*command), stdout=log, stderr=log)
+        try:
+            query = "/api/v1/query?query=count(ibpulse_port_info)by(instance,node)"
+
+            def found() -> list[Any]:
+                with suppress(json.JSONDecodeError, KeyError):
+                    return list(json.loads(ask(cluster, query, "-g", base="http://127.0.0.1:9090"))["data"]["result"])
+                return []
+
+            (only,) = eventually(found, 60)
+            assert (only["metric"], only["value"][1]) == ({"instance": "node1", "node": "node1"}, "8")
+        finally:
+            process.terminate()
+            process.wait()
+        return f"8 ports of instance node1; the gateway's pod, of {len(pods)}, is not scraped"
+
+
+GAP = """
+import json, ssl, sys, time, urllib.request
+server, token, space, seconds = sys.argv[1:]
+url, anyone = f"{server}/api/v1/namespaces/{space}/pods", ssl._create_unverified_context()
+begin = last = time.monotonic()
+gap = 0.0
+while time.monotonic() - begin < float(seconds):
+    asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    for pod in json.load(urllib.request.urlopen(asked, context=anyone))["items"]:
+        try:
+            body = urllib.request.urlopen(f"http://{pod['status']['podIP']}:10055/metrics", timeout=0.5).read()
+        except (OSError, KeyError):
+            continue
+        if b"\\nibpulse_port_info{" in body:
+            gap, last = max(gap, time.monotonic() - last), time.monotonic()
+    time.sleep(0.1)
+print(max(gap, time.monotonic() - last))
+"""
+
+
+def gap_of(cluster: Cluster, change: Callable[[], object], seconds: int = 25) -> float:
+    """The longest time without metrics of ports while something changes."""
+    from tests.campaigns.cluster.node import ADDRESS, TOKEN
+
+    words = [sys.executable, "-c", GAP, f"https://{ADDRESS}:6443", TOKEN, SPACE, str(seconds)]
+    process = subprocess.Popen(cluster.command(*words), stdout=subprocess.PIPE, text=True)
+    time.sleep(3)
+    change()
+    return float(process.communicate()[0])
+
+
+@check("update, one pod after the other and with maxSurge")
+def update(cluster: Cluster) -> str:
+    again = "--set-string=podAnnotations.update"
+    surge = ["--set=updateStrategy.rollingUpdate.maxSurge=1", "--set=updateStrategy.rollingUpdate.maxUnavailable=0"]
+    with installed(cluster, *PORTS):
+        eventually(lambda: "\nibpulse_port_info{" in ask(cluster, "/metrics"), 30)
+        plain = gap_of(cluster, lambda: install(cluster, *PORTS, f"{again}=1"))
+        install(cluster, *PORTS, f"{again}=1", *surge)
+        surged = gap_of(cluster, lambda: install(cluster, *PORTS, f"{again}=2", *surge))
+        assert surged < plain < 15
+        return f"no metrics for {plain:.1f} s, with maxSurge {surged:.1f} s"
+
+
+@check("kill -9 of the daemon, SIGSTOP of the sampler")
+def killed(cluster: Cluster) -> str:
+    with installed(cluster, *PORTS):
+        time.sleep(10)
+        before = metrics(cluster).value("ibpulse_sampler_ticks_total")
+        (pid, *_) = cluster.pids("ibpulse serve --config.file")
+        cluster.signal(pid, signal.SIGKILL)
+        begin = time.monotonic()
+        eventually(lambda: restarts(cluster) == 1, 60)
+        eventually(lambda: "\nibpulse_port_info{" in ask(cluster, "/metrics"), 60)
+        back = time.monotonic() - begin
+        assert metrics(cluster).value("ibpulse_sampler_ticks_total") > before, "its samples are lost"
+        sampler = cluster.pids("ibpulse.agent.sampler")[-1]
+        cluster.signal(sampler, signal.SIGSTOP)
+        eventually(lambda: sampler not in cluster.pids("ibpulse.agent.sampler"), 30)
+        assert restarts(cluster) == 1
+        return f"back after {back:.1f} s with its samples; a stopped sampler is replaced without a restart"
+
+
+def group_of(cluster: Cluster) -> Path:
+    """The memory cgroup of the daemon's pod."""
+    uid = daemon(cluster)["metadata"]["uid"]
+    for root in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+        for found in root.glob(f"**/kubepods*/**/*{uid}*"):
+            return found
+    raise AssertionError(f"no cgroup of {uid}")
+
+
+def peak(group: Path) -> float:
+    """The most memory that it took, in MiB."""
+    found = [group / name for name in ("memory.peak", "memory.max_usage_in_bytes") if (group / name).exists()]
+    return int(found[0].read_text()) / 2**20
+
+
+@check("memory during a capture; with too little, the daemon lives")
+def memory(cluster: Cluster) -> str:
+    values = [*PORTS, "--set=config.capture.allow-unauthenticated=true", "--set=resources.requests.memory=64Mi"]
+    said = []
+    for limit in (192, 112, 104, 96):
+        with installed(cluster, *values, f"--set=resources.limits.memory={limit}Mi"):
+            time.sleep(30)
+            normal = peak(group_of(cluster))
+            posted = ask(cluster, "/api/v1/captures", "-d", '{"reason":"campaign","after":"1s"}')
+            assert '"ready_ms"' in posted, posted
+            eventually(lambda: not json.loads(ask(cluster, "/api/v1/captures"))["pending"], 60)
+            taken = len(json.loads(ask(cluster, "/api/v1/captures"))["captures"])
+            assert restarts(cluster) == 0, f"the daemon ended with {limit} MiB ({'; '.join(said)})"
+            errors = metrics(cluster).value("ibpulse_capture_errors_total")
+            assert taken + errors == 1
+            said.append(f"{limit}: {normal:.0f} to {peak(group_of(cluster)):.0f}{'' if taken else ', refused'}")
+    return f"MiB {'; '.join(said)}"
+
+
+@check("mutual TLS, and a renewed certificate")
+def mutual_tls(cluster: Cluster) -> str:
+    keys = cluster.folder / "keys"
+    with installed(cluster, f"--values={CHART}/ci/mutual-tls-values.yaml", *PORTS):
+        address = daemon(cluster)["status"]["podIP"]
+        base = "https://ibpulse.example.com:10055"
+        trusted = ["--cacert", f"{keys}/ca.crt", "--resolve", f"ibpulse.example.com:10055:{address}"]
+        ours = [*trusted, "--cert", f"{keys}/tls.crt", "--key", f"{keys}/tls.key"]
+        assert "ibpulse_build_info" in ask(cluster, "/metrics", *ours, base=base)
+        assert "ibpulse_build_info" not in ask(cluster, "/metrics", *trusted, base=base)
+        passes_test(cluster)
+        script = f"openssl s_client -connect {address}:10055 </dev/null 2>/dev/null | openssl x509 -noout -serial"
+
+        def serial() -> str:
+            return cluster.run("sh", "-c", script, check=False)
+
+        old = serial()
+        make_certificates(cluster)
+        begin = time.monotonic()
+        eventually(lambda: "serial=" in (new := serial()) and new != old, 150, 1)
+        assert restarts(cluster) == 0
+        return f"refused without a certificate; a renewed one is used after {time.monotonic() - begin:.0f} s"
+
+
+ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).status)"
+
+
+def reaches(cluster: Cluster, space: str, url: str) -> bool:
+    """Whether a pod in a namespace gets an answer."""
+    cluster.kubectl("delete", "pod", "asker", "-n", space, "--ignore-not-found")
+    asker = pod("asker", space, ["-c", ASK, url], command=["/usr/bin/python3"])
+    asker["spec"]["restartPolicy"] = "Never"
+    cluster.apply(asker)
+
+    def phase() -> str:
+        return cluster.kubectl("get", "pod", "asker", "-n", space, "-o=jsonpath={.status.phase}")
+
+    return eventually(lambda: phase() in ("Succeeded", "Failed") and phase(), 60) == "Succeeded"
+
+
+@check("network policies, enforced: permitted clients, helm test and the gateway, and nobody else")
+def policies(cluster: Cluster) -> str:
+    peer = 'networkPolicy.from=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]'
+    with installed(cluster, *PORTS, f"--set-json={peer}", "--set=gateway.enabled=true"):
+        url = f"http://{daemon(cluster)['status']['podIP']}:10055/-/ready"
+        assert reaches(cluster, "monitoring", url)
+        assert not reaches(cluster, "grafana", url)
+        said = passes_test(cluster)
+        base = gateway(cluster)
+        eventually(lambda: '"node":"node1"' in ask(cluster, "/api/v1/nodes", base=base), 30)
+        return f"refused from another namespace; {said}"
+
+
+@check("Pod Security: baseline and restricted refuse the node's pod alone; helm test says so")
+def pod_security(cluster: Cluster) -> str:
+    said, mine = [], ["-n", SPACE, "--selector=app.kubernetes.io/component=gateway"]
+    for level in ("baseline", "restricted"):
+        cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"pod-security.kubernetes.io/enforce={level}")
+        try:
+            with installed(cluster, "--set=gateway.enabled=true", wait=False):
+                # without nodes it is not ready
+                eventually(lambda: "Running" in cluster.kubectl("get", "pods", *mine), 60)
+                events = cluster.kubectl("get", "events", "-n", SPACE, "--field-selector=reason=FailedCreate")
+                assert re.search(rf'"{level}:latest": .*"sysfs"', events), events
+                tested = cluster.run("helm", "test", "r", "-n", SPACE, "--timeout=20s", "--logs", check=False)
+                assert "no pods: " in tested, tested
+                said.append(level)
+        finally:
+            cluster.kubectl("label", "--overwrite", "namespace", SPACE, "pod-security.kubernetes.io/enforce=privileged")
+    return f"{' and '.join(said)}: the gateway runs"
+
+
+def case(name: str, values: str) -> tuple[str, Callable[[Cluster], str]]:
+    """The check of an example."""
+
+    def run(cluster: Cluster) -> str:
+        path = cluster.folder / "values.yaml"
+        path.write_text(values)
+        extra = []
+        if "network-operator" in name:
+            extra = ["--set=captures.hostPath=/run/captures", "--set=priorityClassName=system-node-critical"]
+            cluster.run("install", "-d", "-m", "0770", "-o", "65532", "-g", "65532", "/run/captures")
+            labels = (
+                "feature.node.kubernetes.io/pci-15b3.present=true",
+                "network.nvidia.com/operator.mofed.wait=false",
+            )
+            cluster.kubectl("label", "--overwrite", "node", "node1", *labels)
+        with installed(cluster, f"--values={path}", *PORTS, *extra):
+            return f"ready, {passes_test(cluster)}, restarts {restarts(cluster)}"
+
+    return name, run
+
+
+# openshift needs OpenShift, everything images and a volume that are not here
+CHECKS += [
+    case(f"ci/{path.name}", path.read_text())
+    for path in sorted((CHART / "ci").glob("*.yaml"))
+    if path.name.partition("-")[0] not in ("default", "openshift", "everything")
+]
+CHECKS += [
+    case(f"docs/kubernetes.md, example {number}", values)
+    for number, values in enumerate(re.findall(r"```yaml\n(image:.*?)```", PAGE.read_text(), re.DOTALL), 1)
+]
+
+
+@check("restart of the node")
+def node_restart(cluster: Cluster) -> str:
+    with installed(cluster):
+        cluster.stop()
+        seconds = cluster.start()
+        begin = time.monotonic()
+        eventually(lambda: "Ready" in ask(cluster, "/-/ready"), 120, 0.5)
+        return f"node ready after {seconds:.0f} s, the daemon {time.monotonic() - begin:.0f} s later"
