@@ -19,6 +19,7 @@ from bench.cases import (
     daemons,
     exporters,
     gateway_cost,
+    gateway_watch,
     growth_history,
     growth_interval,
     growth_ports,
@@ -58,6 +59,7 @@ CASES: dict[str, ModuleType] = {
     "pictures": pictures,
     "top": top,
     "gateway": gateway_cost,
+    "watch": gateway_watch,
 }
 # what users ask first comes before the table of budgets
 BEFORE_BUDGETS = ("daemons", "loops", "exporters")

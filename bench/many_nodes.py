@@ -10,6 +10,7 @@ import http.client
 import io
 import json
 import pickle
+import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -176,6 +177,8 @@ class Connection(asyncio.Protocol):
 async def serve(path: Path, count: int) -> None:
     nodes = ManyNodes(pickle.loads(path.read_bytes()))
     loop = asyncio.get_running_loop()
+    # a port and a connection or two per node
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     servers = [await loop.create_server(lambda: Connection(nodes), "127.0.0.1", 0) for _ in range(count)]
     print(json.dumps([server.sockets[0].getsockname()[1] for server in servers]), flush=True)
     await asyncio.Event().wait()

@@ -34,22 +34,22 @@ difference between one and {MOST}."""
 
 def run(bench: Bench) -> Section:
     """Measure CPU, memory and descriptors by the number of viewers."""
-    recorded = _record(bench)
+    recorded = record_node(bench)
     log = bench.new_folder("gateway") / "log"
-    with _answering(bench, recorded) as nodes, running_gateway(nodes, log) as gateway:
-        processes.wait_for(lambda: _all_answer(gateway), "all nodes", 60.0)
+    with answering(bench, recorded, NODES) as nodes, running_gateway(nodes, log) as gateway:
+        processes.wait_for(lambda: all_answer(gateway, NODES), "all nodes", 60.0)
         path = f"/api/v1/jobs/{recorded.job}/stream"
         shares: dict[int, list[float]] = {count: [] for count in VIEWERS}
         rates: dict[int, float] = {}
         memory, descriptors = [], []
-        before, begun = _requests(gateway), time.monotonic()
+        before, begun = requests_of(gateway), time.monotonic()
         for _ in range(bench.rounds(3)):
             for count in VIEWERS:
                 share, rates[count] = _share(bench, gateway, path, count)
                 shares[count].append(share)
             memory.append(processes.pss_bytes(gateway.pid))
             descriptors.append(gateway.descriptors())
-        requests = {name: value - before[name] for name, value in _requests(gateway).items()}
+        requests = {name: value - before[name] for name, value in requests_of(gateway).items()}
         seconds = time.monotonic() - begun
     cost = {count: median(found) for count, found in shares.items()}
     each = (cost[MOST] - cost[1]) / (MOST - 1)
@@ -75,7 +75,7 @@ def run(bench: Bench) -> Section:
     return Section("The gateway", METHOD, [table], notes, budgets)
 
 
-def _record(bench: Bench) -> RecordedNode:
+def record_node(bench: Bench) -> RecordedNode:
     """The answers of the demo's daemon, with one job on all ports."""
     port = processes.free_port()
     command = [
@@ -96,11 +96,11 @@ def _has_job(port: int) -> bool:
 
 
 @contextmanager
-def _answering(bench: Bench, recorded: RecordedNode) -> Iterator[Path]:
-    """A process that answers as all nodes; yields the file that lists them."""
+def answering(bench: Bench, recorded: RecordedNode, count: int) -> Iterator[Path]:
+    """A process that answers as so many nodes; yields the file that lists them."""
     folder = bench.new_folder("nodes")
     (folder / "recorded").write_bytes(pickle.dumps(recorded))
-    command = [sys.executable, "-m", "bench.many_nodes", str(folder / "recorded"), str(NODES)]
+    command = [sys.executable, "-m", "bench.many_nodes", str(folder / "recorded"), str(count)]
     log, nodes = folder / "log", folder / "nodes.json"
     with processes.running(command, log):
         processes.wait_for(lambda: "]" in log.read_text(), "the nodes")
@@ -116,8 +116,14 @@ def _answering(bench: Bench, recorded: RecordedNode) -> Iterator[Path]:
         yield nodes
 
 
-def _all_answer(gateway: Gateway) -> bool:
-    return sum(bool(node["jobs"]) and not node["problem"] for node in gateway.nodes()) == NODES
+def all_answer(gateway: Gateway, count: int) -> bool:
+    """Whether so many nodes have answered, and none has a problem."""
+    return len(answering_nodes(gateway)) == count
+
+
+def answering_nodes(gateway: Gateway) -> list[str]:
+    """The nodes with a job and no problem."""
+    return [node["node"] for node in gateway.nodes() if node["jobs"] and not node["problem"]]
 
 
 def _share(bench: Bench, gateway: Gateway, path: str, count: int) -> tuple[float, float]:
@@ -125,19 +131,20 @@ def _share(bench: Bench, gateway: Gateway, path: str, count: int) -> tuple[float
     seconds = bench.seconds(20.0)
     if not count:
         time.sleep(1.0)
-        return _measure(gateway, seconds), 0.0
+        return measure(gateway, seconds), 0.0
     log = bench.new_folder("viewers") / "log"
     command = [sys.executable, str(viewers.__file__), str(gateway.port), str(count), path]
     with processes.running(command, log):
         processes.wait_for(lambda: "watching" in log.read_text(), f"{count} viewers")
         time.sleep(SETTLE_SECONDS)
-        share = _measure(gateway, seconds)
+        share = measure(gateway, seconds)
         _check(gateway, path)
     told = json.loads(log.read_text().splitlines()[-1])
     return share, told["bytes"] / told["seconds"]
 
 
-def _measure(gateway: Gateway, seconds: float) -> float:
+def measure(gateway: Gateway, seconds: float) -> float:
+    """The part of a core that a gateway needs in a time to come."""
     begun, cpu_ns = time.monotonic_ns(), processes.cpu_ns(gateway.pid)
     time.sleep(seconds)
     return (processes.cpu_ns(gateway.pid) - cpu_ns) / (time.monotonic_ns() - begun)
@@ -160,7 +167,7 @@ def _check(gateway: Gateway, path: str) -> None:
         )
 
 
-def _requests(gateway: Gateway) -> dict[str, float]:
+def requests_of(gateway: Gateway) -> dict[str, float]:
     """The requests to nodes so far, by outcome."""
     name = "ibpulse_gateway_node_requests_total"
     found = {}
