@@ -12,6 +12,7 @@ import numpy as np
 from ibpulse.base.text import count_text, first_names, names_text, statistic_text
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
 from ibpulse.core.statistics.nodes import HOT_FACTOR, RailSplit
 from ibpulse.core.statistics.verdict import Verdict
@@ -29,7 +30,6 @@ RING_LIMIT = (
     "Inside one ring nobody can run ahead of a late node by more than its buffers, so all bursts look late together; "
     "take the name as a hint at who computes longer, and not as proof"
 )
-WAYS = ("transmit", "receive")
 # a failover keeps the bytes of a node within these factors
 KEPT = (0.8, 1.25)
 # a place differs if its nodes carry more or less than the others by this share, and all of them do
@@ -331,7 +331,7 @@ def _hot_rails(report: FleetReport) -> Findings:
     """Rails that are hot on all nodes."""
     hot = [{name: (factor, nodes) for name, factor, nodes in split.hot_rails()} for split in report.splits]
     for name in dict.fromkeys(name for rails in hot for name in rails):
-        directions = [way for way, rails in zip(WAYS, hot, strict=True) if name in rails]
+        directions = [way for way, rails in zip(DIRECTIONS, hot, strict=True) if name in rails]
         factor, nodes = next(rails[name] for rails in hot if name in rails)
         busiest, minutes = _hot_minutes(report, name)
         yield Finding(
@@ -392,7 +392,7 @@ def _different_ports(report: FleetReport) -> Findings:
     """Single ports that carry more or less than their node and their rail explain."""
     known = _failover_ports(report)
     ways: dict[tuple[str, str], list[tuple[str, float]]] = {}
-    for way, split in zip(WAYS, report.splits, strict=False):
+    for way, split in zip(DIRECTIONS, report.splits, strict=False):
         for node, port, factor in split.differing_ports():
             if (node, port) not in known:
                 ways.setdefault((node, port), []).append((way, factor))

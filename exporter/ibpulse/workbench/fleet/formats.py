@@ -22,8 +22,9 @@ from ibpulse.base.text import (
     size_text,
 )
 from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.lateness import Estimate
-from ibpulse.workbench.fleet.findings import WAYS, find_sentences, milliseconds_text
+from ibpulse.workbench.fleet.findings import find_sentences, milliseconds_text
 from ibpulse.workbench.fleet.report import FleetReport, NodeNumbers, StepRow
 from ibpulse.workbench.fleet.source import FleetNode
 
@@ -82,7 +83,7 @@ def render_json(report: FleetReport) -> str:
                 "rails": dict(zip(split.rails, split.rail.tolist(), strict=True)),
                 "nodes": dict(zip(split.nodes, split.node.tolist(), strict=True)),
             }
-            for way, split in zip(WAYS, report.splits, strict=False)
+            for way, split in zip(DIRECTIONS, report.splits, strict=False)
         ],
         "stalls": report.stalls,
         "places": report.places,
@@ -159,7 +160,7 @@ def _tables(report: FleetReport) -> list[Section]:
             (name, *(f"{split.rail[place]:.2f}" for split in report.splits))
             for place, name in enumerate(report.splits[0].rails)
         ]
-        tables.append(Section("Rails, factor on all nodes (1 is usual)", ("rail", *WAYS), rows))
+        tables.append(Section("Rails, factor on all nodes (1 is usual)", ("rail", *DIRECTIONS), rows))
     if report.places:
         heads = ("place", "nodes", "jobs", "bandwidth", "late", "late nodes")
         rows = [

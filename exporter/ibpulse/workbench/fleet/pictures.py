@@ -11,9 +11,9 @@ import numpy as np
 from ibpulse.base.text import escape_controls, moment_text, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Floats
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps, medians_of_others
 from ibpulse.core.statistics.nodes import RailSplit
-from ibpulse.workbench.fleet.findings import WAYS
 from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource
 from ibpulse.workbench.pictures.options import PictureOptions
@@ -199,7 +199,7 @@ def _draw_rails(fleet: _Fleet) -> Figure:
     foot = "Hatched: unknown. A crossed port carries nothing. Means over the seconds that all rails of a node have."
     fleet.begin(height, f"Nodes and rails, sorted by {fleet.order}", foot)
     width = (fleet.width - 0.3) / 2
-    for place, (split, way) in enumerate(zip(fleet.report.splits, WAYS, strict=False)):
+    for place, (split, way) in enumerate(zip(fleet.report.splits, DIRECTIONS, strict=False)):
         left = fleet.left + place * (width + 0.3)
         fleet.page.write(left, HEAD + 0.05, f"{way}: factor of the usual rate", SMALL)
         axes = fleet.page.axes(left, HEAD + TITLE, width, fleet.rows)

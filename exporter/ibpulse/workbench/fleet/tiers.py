@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording, RecordingExtent, RecordingMeta, read_extent, scan
 from ibpulse.core.recordings.file_format import pa
 from ibpulse.core.recordings.recording import SampleTimes, history_of, trace_holdings, trace_owners
@@ -249,7 +250,7 @@ class _RailSeconds:
         rates = {
             f"{way}{what}_bytes_per_second": values[:, index].T.ravel()
             for what, values in (("", mean), ("_peak", self._peak))
-            for index, way in enumerate(("transmit", "receive"))
+            for index, way in enumerate(DIRECTIONS)
         }
         return make_table(
             RAIL_SECONDS,
@@ -384,7 +385,7 @@ def _describe_steps(extent: RecordingExtent, rows: list[int], rates: Singles) ->
     missing: Bools = np.asarray(np.isnan(summed).any(axis=0))
     silent: Bools = ~missing & (observed.max(axis=0) <= threshold)
     samples = _total(~missing, first, end)
-    for way, name in enumerate(("transmit", "receive")):
+    for way, name in enumerate(DIRECTIONS):
         columns[f"{name}_bytes"] = _total(observed[way], first, end) * interval_ns / SECOND_NS
     columns["silent_ratio"] = np.divide(
         _total(silent, first, end), samples, out=np.full(len(first), np.nan), where=samples > 0

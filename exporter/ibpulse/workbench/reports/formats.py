@@ -18,6 +18,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.jobs import JobRecord
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
 from ibpulse.core.statistics.steps.phase import Phase
@@ -98,7 +99,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "end": _instant(run.end_ns),
         "cut_before_seconds": run.cut_seconds[0],
         "cut_after_seconds": run.cut_seconds[1],
-        "recorded": [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if there],
+        "recorded": [way for way, there in zip(DIRECTIONS, run.recorded, strict=True) if there],
         "resampled": {"unit": run.units or None, "count": run.unit_count, "mean_seconds": run.unit_seconds},
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,

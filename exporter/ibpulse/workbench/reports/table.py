@@ -24,6 +24,7 @@ from ibpulse.base.units import SECOND_NS, format_duration, format_rate
 from ibpulse.core.events import Event
 from ibpulse.core.jobs import Holding, JobRecord
 from ibpulse.core.limits import CANNOT_KNOW
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.workbench.reports.comparison import Change, Report, look_next, step_remarks, step_rows, verdict
 from ibpulse.workbench.reports.rows import ReportRow, Unit, Value
@@ -349,7 +350,7 @@ def _remarks_on(run: Run) -> list[str]:
     found = []
     if not run.meta.complete:
         found.append("the recording was cut off before it was finished.")
-    missing = [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if not there]
+    missing = [way for way, there in zip(DIRECTIONS, run.recorded, strict=True) if not there]
     if len(missing) == 1:
         found.append(f"{missing[0]} was not recorded; sums are those of the other direction.")
     if run.values["duty_cycle_ratio"] is None and any(run.recorded):
