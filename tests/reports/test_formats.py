@@ -153,7 +153,7 @@ def test_hostile_names_are_escaped(form: str) -> None:
 def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     _load.cache_clear()
-    with pytest.raises(RecordingError, match=r"reports as HTML need jinja2; install with `.* jinja2`"):
+    with pytest.raises(RecordingError, match=r"reports as HTML need jinja2; install with `"):
         render_page(report)
 
 
