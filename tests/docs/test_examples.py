@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.recordings import save
+from ibpulse.core.recordings import Recording, save
+from ibpulse.core.recordings.signals import PortSignals
+from ibpulse.core.signals import Signal
 from ibpulse.workbench.fleet.collection import MissingSpan, collect_files, write_missing
 from ibpulse.workbench.fleet.dataset import DatasetStore, Part
 from tests.datasets.known_traffic import INTERVAL_NS, RATE, START_NS, Node, Pipeline, save_nodes
@@ -39,13 +43,22 @@ def statements(page: Path) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 
 
+def with_signals(recording: Recording) -> Recording:
+    """The recording with a waiting counter of each port that gains 7 in every 100 ms."""
+    ports = [replace(port, signals=(Signal("port_transmit_wait", 32, stops=True),)) for port in recording.meta.ports]
+    samples = np.arange(5, recording.ticks, 10)
+    counters = 7 * np.arange(len(samples), dtype=np.uint64)[:, None]
+    read = PortSignals(samples, np.append(np.nan, np.full(len(samples) - 1, 0.1)), counters)
+    return replace(recording, meta=replace(recording.meta, ports=tuple(ports)), signals=(read,) * len(ports))
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A capture, a recording, and a dataset of three nodes, of which the last one is 6 ms late."""
     directory = tmp_path_factory.mktemp("examples")
     nodes = [Node(f"gpu-{number}", (Pipeline((0, 1), late=0.006 * (number == 3)),)) for number in (1, 2, 3)]
     paths = save_nodes(directory, *nodes)
-    recording = nodes[0].record(1000)
+    recording = with_signals(nodes[0].record(1000))
     for file in ("capture.parquet", "a-whole-night.parquet", CAPTURE):
         save(directory / file, recording)
     store = DatasetStore(str(directory / "fleet"))
@@ -95,6 +108,17 @@ def test_the_answers_are_right(here: Path) -> None:
     tenths = np.append(rates, np.nan)[: len(rates) // 10 * 10].reshape(-1, 10).mean(axis=1)
     assert [row[3] for row in by_capture] == pytest.approx([tenths.max()] * 2)
     assert INTERVAL_NS * 10 == 10**8
+
+
+def test_the_examples_in_pandas_have_bytes_and_signals_on_one_axis(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    said: list[dict[str, Any]] = [{}, {}]
+    for page, names in zip(RUN[1:], said, strict=True):
+        exec(examples(ROOT / page, "python")[0], names)
+    for waited in (said[0]["gained"]["port_transmit_wait"].dropna(), said[1]["frame"]["waited"].dropna()):
+        assert (len(waited), set(waited)) == (2 * 99, {7})
+    both = said[1]["frame"].dropna(subset=["waited", "transmit_bytes_per_second"])
+    assert len(both) == 2 * 99
 
 
 async def test_every_example_that_asks_a_daemon_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
