@@ -15,7 +15,7 @@ from ibpulse.gateway.push import SEVERITY, STALLED, PushedAlert
 from tests.grafana.documents import parse, walk
 from tools.grafana import alerts, recording_rules
 from tools.grafana.__main__ import main
-from tools.grafana.alert import KEEP, KEEP_CAUSE
+from tools.grafana.alerts import KEEP, KEEP_CAUSE
 from tools.grafana.inhibitions import INHIBITIONS
 from tools.grafana.rule_files import (
     ALERT_FILE,

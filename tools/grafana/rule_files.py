@@ -14,7 +14,7 @@ import yaml
 
 from ibpulse.base.errors import ConfigError
 from tools.grafana import alerts, recording_rules
-from tools.grafana.alert import INSTANCE, KEEP, KEEP_CAUSE, Alert
+from tools.grafana.alerts import INSTANCE, KEEP, KEEP_CAUSE, Alert
 from tools.grafana.inhibitions import INHIBITIONS, rule_of
 from tools.grafana.rule_levels import Recording
 from tools.grafana.rule_numbers import ADDRESSES, EVALUATION, QUERIES, Address, Threshold, fill, kind, unless

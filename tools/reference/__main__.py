@@ -18,8 +18,7 @@ from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.core.events import event
 from ibpulse.workbench.simulate.faults import FAULTS
 from tools.grafana import recording_rules
-from tools.grafana.alert import Alert
-from tools.grafana.alerts import ALERTS
+from tools.grafana.alerts import ALERTS, Alert
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
 from tools.reference.packages_picture import packages_svg
