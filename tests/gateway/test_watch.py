@@ -139,11 +139,11 @@ async def test_the_alert_of_a_job_whose_nodes_leave_ends_and_is_forgotten_though
 async def test_each_kind_that_a_silence_is_given_counts_and_the_last_one_is_withdrawn(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for kind in ("unknown", "node"):
+    for kind in ("unknown", "together", "node", "together", "node"):
         fleet.verdict = found(kind)
         await pause(5)
-    assert (fleet.verdicts.given["unknown"], fleet.verdicts.given["node"]) == (1, 1)
-    assert len(caplog.messages) == 2
+    assert [fleet.verdicts.given[kind] for kind in ("unknown", "together", "node")] == [1, 1, 1]
+    assert len(caplog.messages) == 3
     fleet.verdict, fleet.sent_ms = None, FIRST_MS + 4000
     await pause(5)
     assert (fleet.verdicts.withdrawn["unknown"], fleet.verdicts.withdrawn["node"]) == (0, 1)

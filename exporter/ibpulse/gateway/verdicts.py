@@ -11,7 +11,7 @@ from typing import Any
 from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Verdict, judge, latest
+from ibpulse.core.statistics.verdict import KINDS, Kind, Moment, NodeSilence, Verdict, judge, latest
 from ibpulse.gateway.push import PushedAlert
 
 # of a job, the last one first
@@ -24,13 +24,15 @@ SAME_SECONDS = 1.0
 class Stall:
     """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
 
-    It is `pushed` once it has lasted for as long as its verdict wants.
+    It is `pushed` once it has lasted for as long as its verdict wants. `said` are the kinds that were logged and
+    counted, each once: verdicts may alternate.
     """
 
     verdict: Verdict
     pushed: bool = False
     ended_ns: int | None = None
     resumed: bool = False
+    said: set[Kind] = field(default_factory=set)
 
     def update(self, verdict: Verdict) -> None:
         """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.

@@ -181,15 +181,15 @@ class StallWatch:
             # a gateway that has just started does not know all nodes yet
             return
         strangers = {name: each[-1] for name, each in problems.items()}
-        before = job.stall and job.stall.verdict.kind
         begun, ended = job.review(self._parts.clock.time_ns(), self._unexplained, strangers)
         verdicts, name = self._parts.verdicts, ":".join(job.key)
         if ended:
             verdicts.withdrawn[ended.verdict.kind] += ended.resumed
             log.info("job %s: %s", name, "traffic returned" if ended.resumed else "it ended in its stall")
-        if job.stall and (begun or job.stall.verdict.kind != before):
-            verdicts.given[job.stall.verdict.kind] += 1
-            log.warning("job %s: %s", name, job.stall.verdict.sentence)
+        if job.stall and (verdict := job.stall.verdict).kind not in job.stall.said:
+            job.stall.said.add(verdict.kind)
+            verdicts.given[verdict.kind] += 1
+            log.warning("job %s: %s", name, verdict.sentence)
         if begun and job.key in self._jobs:
             self._start(self._capture(self._jobs[job.key], begun))
         self._parts.push.fire(verdicts.alerts())
