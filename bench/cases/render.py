@@ -14,9 +14,9 @@ from PIL import Image
 
 from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.report import Budget, Section, Table
-from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, PictureRun
+from ibpulse.workbench.pictures.still import render
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import make_workload
 

@@ -6,7 +6,6 @@ import pytest
 from PIL import Image, ImageSequence
 
 from ibpulse.base.errors import PictureError
-from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.animation import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
 from ibpulse.workbench.pictures.layout import (
     BACKGROUND,
@@ -21,6 +20,7 @@ from ibpulse.workbench.pictures.layout import (
     lay_out_animation,
 )
 from ibpulse.workbench.pictures.run import choose_scale
+from ibpulse.workbench.pictures.still import render
 from tests.pictures.runs import MOVING, event, take
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.distribution import draw_distribution, find_lengths
+from ibpulse.workbench.pictures.still import render
 from tests.pictures.runs import STILL, take
 
 ACTIVE = 0.1e9

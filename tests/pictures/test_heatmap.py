@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.run import PictureRun
+from ibpulse.workbench.pictures.still import render
 from tests.pictures.runs import STILL, count_colour, event, pixels, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"

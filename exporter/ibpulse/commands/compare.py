@@ -17,10 +17,9 @@ from ibpulse.commands.options import LAST
 from ibpulse.core.captures import TRACE_SUFFIX
 from ibpulse.core.client import wait_for_daemon
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench import fleet, pictures, recorder
-from ibpulse.workbench.pictures import render
+from ibpulse.workbench import fleet, recorder
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
-from ibpulse.workbench.pictures.still import name_runs, picture_run
+from ibpulse.workbench.pictures.still import draw_report, name_runs, picture_run, render
 from ibpulse.workbench.reports.comparison import Report, assemble
 from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.workbench.reports.run import describe_run
@@ -111,7 +110,7 @@ def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]], options: R
     """The page with the first recordings, and their heatmap if matplotlib is installed."""
     picture, recordings = None, [recording for recording, _ in drawn]
     try:
-        picture = pictures.draw_report(report, drawn)
+        picture = draw_report(report, drawn)
     except PictureError as error:
         print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
     return render_page(report, picture, recordings, options.ports)

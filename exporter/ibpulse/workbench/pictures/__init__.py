@@ -18,25 +18,15 @@ from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
     from ibpulse.workbench.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps
-    from ibpulse.workbench.pictures.still import draw_report, render
     from ibpulse.workbench.pictures.trace import save_trace_picture
 
-__all__ = [
-    "PredictedPicture",
-    "draw_report",
-    "predicted_steps_url",
-    "render",
-    "save_predicted_steps",
-    "save_trace_picture",
-]
+__all__ = ["PredictedPicture", "predicted_steps_url", "save_predicted_steps", "save_trace_picture"]
 
 __getattr__ = late_names(
     __name__,
     {
         "PredictedPicture": "steps",
-        "draw_report": "still",
         "predicted_steps_url": "steps",
-        "render": "still",
         "save_predicted_steps": "steps",
         "save_trace_picture": "trace",
     },
