@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from ibpulse.core.statistics.signs import GAINS, PATH, SOURCE, Readings, Signs
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
@@ -50,6 +51,19 @@ def test_idle_rail_is_dark_busy_rail_bright(tmp_path: Path) -> None:
     idle, busy = (row_pixels(picture, row, slice(0.1, 0.9)) for row in (0, 1))
     assert count_colour(idle, DARKEST) == idle.shape[0] * idle.shape[1]
     assert count_colour(busy, BRIGHTEST) == busy.shape[0] * busy.shape[1]
+
+
+def test_signs_have_a_line_per_rail_and_a_legend() -> None:
+    run = take(rails())
+    readings = Readings(np.array([0, 100, 200]), np.full((GAINS, 2), np.nan), np.full(2, 100e9))
+    signs = Signs(np.array([SOURCE, PATH], dtype=np.int8), np.full(200, 0.01), readings)
+    figure = draw_heatmap([replace(run, signs={run.ports[1]: signs})], STILL)
+    found = maps(figure)[-1]
+    assert found[:, [0, -1]].tolist() == [[0, 0], [SOURCE, PATH], [0, 0]]
+    texts = {text.get_text() for text in figure.texts}
+    assert {"source", "path"} <= texts
+    assert "receiver" not in texts
+    assert len(maps(draw_heatmap([run], STILL))) == len(maps(figure)) - 1
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -21,7 +21,9 @@ from ibpulse.workbench.pictures.panels import (
     draw_colour_bar,
     draw_node,
     draw_rows,
+    draw_signs,
     explain_runs,
+    explain_signs,
     facts_inches,
     gather_marks,
     hatch_missing,
@@ -37,7 +39,7 @@ from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, choose_sc
 MAX_MARKS = 8
 MARGIN, BETWEEN, RIGHT = 0.15, 0.35, 1.15
 HEAD, TITLE, ROW, MIN_ROWS, NODE, AXIS = 0.55, 0.3, 0.22, 1.3, 1.3, 0.6
-FACT, GAP = 1.08, 0.12
+FACT, GAP, SIGN = 1.08, 0.12, 0.09
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class _Plan:
     head: float
     reduced: bool
     marks: tuple[EventMarks, ...]
+    signs: float
 
     @property
     def maps_top(self) -> float:
@@ -58,7 +61,11 @@ class _Plan:
 
     @property
     def node_top(self) -> float:
-        return self.maps_top + len(self.maps) * (TITLE + self.rows) + TITLE + (LINE_INCHES if self.reduced else 0.0)
+        return self.signs_top + self.signs + TITLE + (LINE_INCHES if self.reduced else 0.0)
+
+    @property
+    def signs_top(self) -> float:
+        return self.maps_top + len(self.maps) * (TITLE + self.rows) + (TITLE if self.signs else 0.0)
 
     @property
     def facts_top(self) -> float:
@@ -84,7 +91,8 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
             marks_top + LINE_STEP * max(len(marks.lines) for marks in plan.marks) + (GAP if any(plan.marks) else 0.0)
         )
         foot = wrap(_foot(runs, scale), options.width_inches - 2 * MARGIN)
-        height = below + LEGEND_INCHES + LINE_STEP * len(foot) + 0.12
+        foot_top = below + LEGEND_INCHES * (2 if plan.signs else 1)
+        height = foot_top + LINE_STEP * len(foot) + 0.12
         page = Page(options.width_inches, height, options.dpi, colours)
         for left, run, marks in zip(plan.lefts, runs, plan.marks, strict=True):
             page.head(left, 0.12, run, plan.width, plan.width)
@@ -99,8 +107,10 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
         where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
         draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
         explain_runs(page, MARGIN, below, runs)
+        if plan.signs:
+            explain_signs(page, MARGIN, below + LEGEND_INCHES, runs)
         for line, text in enumerate(foot):
-            page.write(MARGIN, below + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
+            page.write(MARGIN, foot_top + LINE_STEP * line, text, SMALL, color=colours.faint)
     return page.figure
 
 
@@ -119,7 +129,8 @@ def _make_plan(runs: Sequence[PictureRun], options: PictureOptions) -> _Plan:
     maps = {"both": ("max", "mean"), "max": ("max",), "mean": ("mean",)}[options.statistic] if reduced else ("max",)
     marks = tuple(gather_marks(run, width, MAX_MARKS) for run in runs)
     rows = max(MIN_ROWS, ROW * max(len(run.ports) for run in runs))
-    return _Plan(lefts, width, rows, maps, head, reduced, marks)
+    signs = SIGN * max(len(run.ports) for run in runs) if any(run.signs for run in runs) else 0.0
+    return _Plan(lefts, width, rows, maps, head, reduced, marks, signs)
 
 
 def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> None:
@@ -138,6 +149,9 @@ def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Sca
         hatch_missing(axes, page.colours)
         draw_rows(axes, run, columns, statistic, scale.port, page.colours)
         axes.tick_params(axis="x", labelbottom=False, length=0)
+    if run.signs:
+        page.write(left, plan.signs_top - 0.2, f"signs of what limited transmit, a line per {options.row}", SMALL)
+        draw_signs(page.axes(left, plan.signs_top, plan.width, plan.signs), run, columns.ticks, page.colours)
 
 
 def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:

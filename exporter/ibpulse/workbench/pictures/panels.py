@@ -19,6 +19,7 @@ from ibpulse.base.text import count_text, duration_text, first_names, moment_tex
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
+from ibpulse.core.statistics.signs import LETTERS
 from ibpulse.core.statistics.steps.runs import find_runs
 from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, reduce
 
@@ -151,6 +152,17 @@ def save_figure(figure: Figure, output: Path, theme: str) -> None:
     write_whole(output, write, PictureError)
 
 
+SIGNS: Mapping[str, tuple[str, str]] = {
+    "s": ("source", "#6fb7ff"),
+    "p": ("path", "#ffb020"),
+    "r": ("receiver", "#c792ea"),
+    "l": ("loss", "#ff5d5d"),
+    "k": ("link", "#ff9ad5"),
+    "-": ("unknown, weak signs", "#8d97a3"),
+    "=": ("usual peak", "#3f8f63"),
+    "?": ("unknown", "#59636e"),
+}
+"""Name and colour of the letters of a strip, in the order of their codes; the colours are those of the live page."""
 SEPARATOR = " · "
 EVENT = "event, and the uncertainty of its time"
 TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
@@ -297,6 +309,36 @@ def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, hig
     axes.tick_params(axis="y", length=0)
     for edge in range(1, len(run.ports)):
         axes.axhline(edge, color=colours.background, linewidth=0.8)
+
+
+def draw_signs(axes: Axes, run: PictureRun, ticks: int, colours: Colours) -> None:
+    """Rows of the signs of what limited transmit, one per port, in columns of so many samples."""
+    size, _ = time_unit(run.span_seconds)
+    none = "." * -(-run.ticks // ticks)
+    strips = [run.signs[port].strip(ticks) if port in run.signs else none for port in run.ports]
+    axes.imshow(
+        np.array([[float(LETTERS.index(letter)) for letter in strip] for strip in strips]),
+        cmap=matplotlib.colors.ListedColormap([colours.background, *(colour for _, colour in SIGNS.values())]),
+        vmin=0,
+        vmax=len(SIGNS),
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, len(none) * ticks * run.interval_seconds / size, len(run.ports), 0.0),
+    )
+    axes.set_xlim(0.0, run.span_seconds / size)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def explain_signs(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
+    """Samples of the signs that the runs show."""
+    shown = {letter for run in runs for signs in run.signs.values() for letter in signs.strip(1)}
+    painted = {name: _filled(colour) for letter, (name, colour) in SIGNS.items() if letter in shown}
+    draw_legend(page, left, top, painted)
+
+
+def _filled(colour: str) -> Swatch:
+    return lambda axes, _: axes.set_facecolor(colour)
 
 
 def _draw_down(axes: Axes, down: Bools, column: float, row: int, colours: Colours) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.port_history import StateSpan
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
+from ibpulse.core.statistics.signs import Signs
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.workbench.pictures.options import PictureOptions, Unit
 
@@ -48,7 +49,8 @@ class PictureRun:
     `begin_ns` is the wall time at which the first sample begins. `lines` (ports, samples) are the line rates in force,
     of the same directions together, the last one while the link is down, NaN if unknown. `down` (ports, samples) marks
     samples without traffic whose link was not ACTIVE. `events` concern the node or these ports, sorted by time.
-    `simulated`: the ports are those of a simulator or a replay.
+    `simulated`: the ports are those of a simulator or a replay. `signs` has those of what limited transmit, by port, if
+    there are any.
     """
 
     name: str
@@ -65,6 +67,7 @@ class PictureRun:
     peaks: Floats | None = None
     merged_samples: int = 0
     simulated: bool = False
+    signs: Mapping[str, Signs] = field(default_factory=dict)
 
     @property
     def ticks(self) -> int:

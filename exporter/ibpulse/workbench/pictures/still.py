@@ -13,6 +13,7 @@ from ibpulse.base.errors import PictureError
 from ibpulse.base.text import duration_text, escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, PictureRun, keep_direction, take_run
@@ -67,7 +68,11 @@ def picture_run(
     facts = _describe(path, recording, chosen, outside)
     lines, peaks = find_lines(series), series.certain_bandwidth[span]
     node = PictureNode(series.bandwidth[span], series.measured[span], lines, facts, peaks)
-    return take_run(name, window.recording, list(series.rails.names), node)
+    names, meta = list(series.rails.names), window.recording.meta
+    rails = [row for row, port in enumerate(meta.ports) if str(port.id) in names]
+    found = find_recorded_signs(window.recording, rails, chosen.active_bytes_per_second)
+    signs = {escape_controls(port.name): port.signs for port in found}
+    return replace(take_run(name, window.recording, names, node), signs=signs)
 
 
 def _describe(path: Path, recording: Recording, chosen: ReportOptions, outside: Outside) -> tuple[tuple[str, str], ...]:
