@@ -7,14 +7,14 @@ from statistics import median
 
 from bench import processes
 from bench.bench import PORTS, Bench
-from bench.cases.gateway_cost import all_answer, answering, answering_nodes, measure, record_node, requests_of
+from bench.cases.gateway_cost import answering, answering_nodes, measure, record_node, requests_of
 from bench.gateway import running_gateway
 from bench.report import Budget, Section, Table, percent
 
 LIMITS = {64: 0.12, 512: 0.80}
 MEMORY_LIMIT = 200e6
 # while it starts, it asks more
-SETTLE_SECONDS = 10.0
+SETTLE_SECONDS = 40.0
 METHOD = f"""\
 `ibpulse gateway` over nodes with {PORTS} ports each, which share a job, without viewers: every two seconds it asks each
 node until when the job moved bytes, every five for ports, clock and jobs. One process answers as all nodes, with
@@ -27,7 +27,7 @@ def run(bench: Bench) -> Section:
     for count, limit in LIMITS.items():
         log = bench.new_folder(f"gateway{count}") / "log"
         with answering(bench, recorded, count) as nodes, running_gateway(nodes, log) as gateway:
-            processes.wait_for(lambda gateway=gateway, count=count: all_answer(gateway, count), f"{count} nodes", 90.0)
+            # asking for the page of many nodes again and again would keep the gateway from them
             time.sleep(SETTLE_SECONDS)
             before, begun = requests_of(gateway), time.monotonic()
             shares = sorted(measure(gateway, bench.seconds(20.0)) for _ in range(bench.rounds(3)))
