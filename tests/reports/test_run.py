@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings.signals import PortSignals
+from ibpulse.core.signals import Signal
 from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.timeline import Schedule
@@ -15,6 +18,7 @@ from ibpulse.workbench.simulate.workloads import CAPTURED_RAILS, DENSE, MOE, Fsd
 from tests.reports.recordings import LINE, SECOND_NS, play, record, report_of, run_of, wave
 from tests.truth import truth_of
 
+WAIT = Signal("port_transmit_wait", 32, stops=True)
 SECONDS = 60
 GB = 1e9
 
@@ -210,3 +214,18 @@ def test_bounds_follow_closed_form(half: Recording) -> None:
 def test_a_known_activity_of_the_gpus_narrows_them(half: Recording, computing: float, low: float, high: float) -> None:
     run = run_of(half, ReportOptions(gpu_active=(computing,)))
     assert [run.values[key] for key in BOUNDS[1:]] == pytest.approx([low, high], abs=1e-9)
+
+
+def test_signs_without_steps_are_told_per_burst() -> None:
+    """Bursts at ever longer distances on a rail that waits for half of the time; the last one is at the usual peak."""
+    bursts = [wave(25e9, 20, 20 + 2 * number, 1) for number in range(40)]
+    rates = np.concatenate([*bursts, wave(50e9, 150, 50, 1)], axis=2)
+    whole = record(rates)
+    port = replace(whole.meta.ports[0], signals=(WAIT,), identity=PortIdentity(link_layer="InfiniBand"))
+    samples = np.arange(9, whole.ticks, 10)
+    sent = np.add.reduceat(rates[0, 0] == 25e9, samples[:-1] + 1)
+    waited = 1 + np.append(0, np.cumsum(sent * round(0.005 * LINE / 8)))
+    signals = PortSignals(samples, np.append(np.nan, np.full(len(samples) - 1, 0.1)), waited[:, None].astype(np.uint64))
+    found = run_of(replace(whole, meta=replace(whole.meta, ports=(port,)), signals=(signals,))).limits.signs
+    (path,) = [limit.text for limit in found if limit.sign == "path"]
+    assert "of the communication of a burst shows signs of the path: waiting about " in path

@@ -90,16 +90,21 @@ class RecordedLimits:
 
 
 NO_LIMITS: RecordedLimits = RecordedLimits()
+# of fewer whole bursts, the two at the ends, which are cut off, would be too large a part
+MIN_BURSTS = 20
 
 
 def describe_limits(chosen: ReportSpan, active_bytes_per_second: float, span: SpanStatistics) -> RecordedLimits:
-    """The signs of the covered part of a recording, per step if it has steps."""
+    """The signs of the covered part of a recording, per step if it has steps, or else per burst if it has many."""
     names = chosen.series.rails.names
     rows = [row for row, port in enumerate(chosen.recording.meta.ports) if str(port.id) in names]
     found = find_recorded_signs(chosen.recording, rows, active_bytes_per_second)
-    step = float(span.steps.seconds)
-    units = chosen.recording.ticks * span.series.interval_seconds / step if step > 0 else 1.0
-    signs = describe_signs(found, *((units, "step") if step > 0 else ()))
+    step, units, unit = float(span.steps.seconds), 1.0, ""
+    if step > 0:
+        units, unit = chosen.recording.ticks * span.series.interval_seconds / step, "step"
+    elif span.bursts.count >= MIN_BURSTS:
+        units, unit = float(span.bursts.count), "burst"
+    signs = describe_signs(found, units, unit)
     return RecordedLimits(tuple(signs), tuple(group_limit_remarks(found)))
 
 
