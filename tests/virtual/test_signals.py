@@ -43,7 +43,7 @@ def node(folder: Path) -> Iterator[Supervised]:
 def count_readings(node: Supervised, name: str, seconds: float) -> int:
     last = node.ring.latest_tick()
     slot = node.ring.slots()[f"{name}:1"]
-    found = read_signals(RingReader(node.ring), slot, last - round(seconds * 1e9 / INTERVAL_NS) + 1, last)
+    _, found = read_signals(RingReader(node.ring), slot, last - round(seconds * 1e9 / INTERVAL_NS) + 1, last)
     return len(found.counters) - 1
 
 
