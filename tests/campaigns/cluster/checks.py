@@ -16,7 +16,7 @@ from typing import Any
 from tests import ROOT
 from tests.campaigns.chart.rendering import CHART
 from tests.campaigns.chart.schemas import operator_directory
-from tests.campaigns.cluster.cluster import Cluster
+from tests.campaigns.cluster.cluster import CGROUPS, Cluster
 from tests.running import Metrics, eventually
 
 PAGE = ROOT / "docs/kubernetes.md"
@@ -220,9 +220,16 @@ def cpu_limits(cluster: Cluster) -> str:
     for limit in ("200m", "100m"):
         with installed(cluster, *PORTS, f"--set=resources.limits.cpu={limit}"):
             time.sleep(15)  # starting is throttled, too
+            before = pod_throttled(cluster)
             ticks, missed, throttled = sampled(cluster)
-            said.append(f"{limit}: {missed / (ticks + missed):.1%} missed, throttled {throttled:.0f} times")
+            periods = f"throttled {throttled:.0f} times, its pod's cgroup {pod_throttled(cluster) - before}"
+            said.append(f"{limit}: {missed / (ticks + missed):.1%} missed, {periods}")
     return "; ".join(said)
+
+
+def pod_throttled(cluster: Cluster) -> int:
+    """Periods in which the daemon's pod was throttled by the quota that it has besides that of its container."""
+    return int((re.search(r"nr_throttled (\d+)", (group_of(cluster, "cpu") / "cpu.stat").read_text()) or [0, 0])[1])
 
 
 def sampled(cluster: Cluster, seconds: int = 30) -> tuple[float, float, float]:
@@ -382,10 +389,10 @@ def killed(cluster: Cluster) -> str:
         return f"back after {back:.1f} s with its samples; a stopped sampler is replaced without a restart"
 
 
-def group_of(cluster: Cluster) -> Path:
-    """The memory cgroup of the daemon's pod."""
+def group_of(cluster: Cluster, controller: str = "memory") -> Path:
+    """The cgroup of the daemon's pod."""
     uid = daemon(cluster)["metadata"]["uid"]
-    for root in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+    for root in (CGROUPS / controller, CGROUPS):
         for found in root.glob(f"**/kubepods*/**/*{uid}*"):
             return found
     raise AssertionError(f"no cgroup of {uid}")
