@@ -233,9 +233,15 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
     seconds, moved = transmit.seconds, np.where(active, rates, 0.0) * transmit.seconds
     # a burst begins and ends within a sample, which is slower than the burst
     inner = active & np.append(False, active[:-1]) & np.append(active[1:], False)
-    parts = (seconds, ~np.isnan(rates), active * seconds, moved, inner * seconds, inner * moved)
-    sums = sums_between(np.stack((*parts, active, rates >= UNCUT * transmit.usual_peak)), bounds)
-    length, known, active_seconds, moved, inner_seconds, inner_moved, active_samples, uncut = sums
+
+    def total(values: Floats | Bools) -> Floats:
+        # one at a time, because a recording can have millions of samples
+        return sums_between(values, bounds)
+
+    length, known, active_seconds = total(seconds), total(~np.isnan(rates)), total(active * seconds)
+    within = quotient(total(inner * moved), total(inner * seconds))
+    active_samples, uncut = total(active), total(rates >= UNCUT * transmit.usual_peak)
+    moved = total(moved)
     waited = np.nan_to_num(gained[WAITED_SECONDS])
     stalled = (active_seconds <= 0) & (waited >= WAITED * length) & (length > 0)
     weights = np.where(active, seconds, 0.0)
@@ -243,7 +249,6 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
     weights[bounds[0] : bounds[-1]] += np.repeat(spread, np.diff(bounds)) * seconds[bounds[0] : bounds[-1]]
     remaining = quotient(readings.line, np.full(len(readings.line), transmit.usual_line))
     peak = transmit.usual_peak * np.where(np.isnan(remaining), 1.0, np.minimum(remaining, 1.0))
-    within = quotient(inner_moved, inner_seconds)
     rate = np.where(np.isnan(within), quotient(moved, active_seconds), within)
     short = np.nan_to_num(np.clip(1.0 - quotient(rate, peak), 0.0, 1.0))
     # on Ethernet, congestion shows as notifications, and a counter of waiting can stay 0
@@ -271,10 +276,8 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
 
 
 def sums_between(values: Floats | Bools, bounds: Counts) -> Floats:
-    """The sums of the values (..., samples) from each bound to before the next: (..., bounds - 1)."""
-    total = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, out=total[..., 1:])
-    return np.diff(total[..., bounds])
+    """The sum of the values (samples,) from each bound to before the next: (bounds - 1,)."""
+    return np.diff(np.concatenate(([0.0], np.cumsum(values)))[bounds])
 
 
 def _since_transmit(events: Floats, transmits: Bools) -> Floats:
