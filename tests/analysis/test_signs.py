@@ -138,6 +138,15 @@ def test_events_count_by_the_time_in_which_the_port_sends() -> None:
     assert code_of([0.5] + [0.0] * 9, ROCE, {LOST: 1}) == SOURCE
 
 
+@for_each({"the same": (0.5, WEAK), "a little slower": (0.48, WEAK), "slower": (0.4, PATH), "faster": (0.6, PATH)})
+def test_notifications_that_change_nothing_are_no_sign(then: float, code: int) -> None:
+    gained = np.zeros((GAINS, 4))
+    gained[[WAITED_SECONDS, FAR_FULL]] = NAN
+    gained[NOTIFIED, 1:3] = 340
+    rates = np.repeat([0.5, then, then, 0.5], TEN) * LINE
+    assert find(rates, gained).codes.tolist() == [SOURCE, code, code, SOURCE]
+
+
 def test_a_port_that_reaches_its_peak_between_notifications_may_be_slow_by_itself() -> None:
     assert code_of([0.5, 0.2] * 5, ROCE, {NOTIFIED: 340}) == PATH
     assert code_of([0.5, 0.2] * 4 + [1.0, 0.2], ROCE, {NOTIFIED: 340}) == WEAK

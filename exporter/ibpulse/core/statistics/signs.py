@@ -16,7 +16,8 @@ The thresholds, which docs/congestion.md repeats for users. The rate of an inter
   default of NVIDIA), so notifications hold it down if there is one per period. Stray marks of other traffic are rarer
   than one per 10 ms.
 - `UNCUT`: a sample of 10 ms above this part of the usual peak was cut in at most a tenth of these periods. Where there
-  is one, notifications came in moments, and the slow samples may be those of a slow source.
+  is one, notifications came in moments, and the slow samples may be those of a slow source. A rate that is within this
+  part of what it was when no counter moved, or the other way round, is not held down by notifications either.
 - `EVENT_SECONDS`: refusals, lost packets and errors count if there is one per 10 ms of active time, as a queue pair
   stops for up to some milliseconds after each.
 - `RESENT`: packets that are sent again count from a twentieth of the bytes on, since going back costs about as much
@@ -188,6 +189,11 @@ def find_signs(transmit: Transmit, readings: Readings) -> Signs:
         (SOURCE, seen.calm),
     )
     codes = np.select([holds for _, holds in signs], [code for code, _ in signs], WEAK)
+    # the rate is that of before the notifications, which therefore did not hold it down
+    calm = np.maximum.accumulate(np.where(codes == SOURCE, np.arange(len(codes)), -1))
+    before = seen.rate[calm]
+    as_before = (calm >= 0) & (seen.rate >= UNCUT * before) & (seen.rate <= before / UNCUT)
+    codes[(codes == PATH) & ~waits & as_before] = WEAK
     if readings.unsure is not None:
         codes[readings.unsure & (codes == SOURCE)] = WEAK
     codes[~seen.known] = BLIND
@@ -208,6 +214,7 @@ class _Seen:
     moved: Floats
     busy: Floats
     weights: Floats
+    rate: Floats
     short: Floats
     below: Bools
     at_peak: Bools
@@ -259,6 +266,7 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
         moved=moved,
         busy=sums_between(weights, bounds),
         weights=weights,
+        rate=rate,
         short=short,
         below=rate < BELOW * peak,
         at_peak=rate >= BELOW * peak,
