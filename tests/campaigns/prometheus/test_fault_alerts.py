@@ -1,14 +1,17 @@
-"""The rules over the series of simulated nodes: each fault raises its alerts and no other, and health none."""
+"""The rules over the series of simulated nodes: each fault raises its alerts in time and no other, and health none."""
 
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ibpulse.workbench.simulate.timeline import Workload
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.grafana.rule_engine import SCRAPE_SECONDS, Series, evaluate
 from tests.grafana.rule_scenarios import rules
 from tests.running import Metrics
@@ -20,10 +23,11 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-JOB, JOB_NODE = "7", "idle-job"
+JOB_NODE, LONGER, BEHIND = "idle-job", "longer-step", "behind-job"
+JOBS = {JOB_NODE: "7", LONGER: "8", BEHIND: "9", **{f"peer-{number}": "9" for number in range(3)}}
 IDLE_RAIL = {"idle-rail": ["mlx5_1"]}
 # by node: the workload, the faults, and the alerts that they raise
-FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
+FAULTS: Mapping[str, tuple[str | Workload, Mapping[str, object], set[str]]] = {
     "slow-rail": ("dense", {"slow-rail": {"mlx5_1": 0.4}}, {"IBPulseRailSlow"}),
     "link-flap": (
         "dense",
@@ -45,6 +49,9 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
     ),
     "sluid-vanish": ("dense", {"vanish": ["mlx5_1"]}, {"IBPulseRailMissing"}),
     JOB_NODE: ("dense", {}, {"IBPulseTrafficStalled"}),
+    LONGER: (make_workload("square", period_ns=SECOND), {}, {"IBPulseStepTimeRegressed"}),
+    **{f"peer-{number}": ("dense", {}, set()) for number in range(3)},
+    BEHIND: ("dense", {"slow-rail": {f"mlx5_{rail}": 0.7 for rail in range(2)}}, {"IBPulseNodeBehindItsJob"}),
     "idle": ("idle", {}, set()),
     "moe": ("moe", {}, {"IBPulseSustainedMoESaturation"}),
     "moe-idle-rail": ("moe", IDLE_RAIL, {"IBPulseSustainedMoESaturation", "IBPulseRailIdle"}),
@@ -52,10 +59,20 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
 # by the name of the node, the names of cgroups in the scope of Slurm: those of 26.05, and one that is not known
 CGROUPS = {"sluid-link-flap": ("s5K1KKYAYG5D00", "system"), "sluid-vanish": ("t5K1KKYAYG5D00", "system")}
 # steps are found in samples of 10 ms, but not reliably in those of 50 ms
-FAST = (JOB_NODE, "moe", "moe-idle-rail")
+FAST = (JOB_NODE, LONGER, "moe", "moe-idle-rail")
 # a job has steps once ten minutes have one, and MoE saturation is sustained after 16
 HEALTHY_MINUTES, MINUTES = 12, 26
 PER_MINUTE = 60 // SCRAPE_SECONDS
+# the reference of a step is known before the faults begin
+YOUNG = {"step_recent": "5m", "step_known": "20"}
+# from the fault to the alert: what kills a job, and what costs it speed
+MAX_SECONDS = {
+    **dict.fromkeys(("IBPulseLinkDown", "IBPulseRailMissing"), 60),
+    **dict.fromkeys(("IBPulseStepTimeRegressed", "IBPulseNodeBehindItsJob"), 120),
+    # a silence that begins like a pause
+    "IBPulseTrafficStalled": 660,
+    **dict.fromkeys(("IBPulseRailTrainedDown", "IBPulseRailIdle", "IBPulseRailSlow"), 120),
+}
 # when promtool's clock shows 0, at the first scrape
 ZERO_SECONDS = START_NS / SECOND + SCRAPE_SECONDS
 
@@ -89,19 +106,19 @@ class Scraped:
 
 def start(folder: Path, world: World, name: str) -> Node:
     flags: tuple[str, ...] = ()
-    if name == JOB_NODE:
-        owners = folder / "owners"
+    if name in JOBS:
+        owners = folder / f"{name}-owners"
         owners.mkdir(mode=0o755)
-        (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
+        (owners / f"{JOBS[name]}.json").write_text(json.dumps({"id": JOBS[name], "scheduler": "slurm"}))
         flags = (f"--jobs.owners-dir={owners}",)
-    interval = "10ms" if name in FAST else "50ms"
-    node = Node(folder / name, *flags, rails=4, workload=FAULTS[name][0], interval=interval, name=name, world=world)
+    interval, rails, workload = "10ms" if name in FAST else "50ms", 2 if name in JOBS else 4, FAULTS[name][0]
+    node = Node(folder / name, *flags, rails=rails, workload=workload, interval=interval, name=name, world=world)
     for cgroup in CGROUPS.get(name, ()):
         (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / cgroup).mkdir(parents=True)
     return node
 
 
-def test_each_fault_raises_its_alerts_and_no_other(tmp_path: Path) -> None:
+def test_each_fault_raises_its_alerts_in_time_and_no_other(tmp_path: Path) -> None:
     world, scraped = World(), Scraped()
     nodes = [start(tmp_path, world, name) for name in FAULTS]
     by_name = {node.name: node for node in nodes}
@@ -114,6 +131,7 @@ def test_each_fault_raises_its_alerts_and_no_other(tmp_path: Path) -> None:
                 for name, (_, faults, _) in FAULTS.items():
                     by_name[name].fault(faults)
                 by_name[JOB_NODE].play("idle")
+                by_name[LONGER].play(make_workload("square", period_ns=1.2 * SECOND))
             # a reset happens each time the device is added to the list
             elif scrape in (HEALTHY_MINUTES * PER_MINUTE + again for again in (4, 8, 12)):
                 by_name["reset"].fault({})
@@ -123,12 +141,15 @@ def test_each_fault_raises_its_alerts_and_no_other(tmp_path: Path) -> None:
             node.close()
         world.close()
     found: dict[str, set[str]] = {name: set() for name in FAULTS}
-    early = set()
-    for labels, seconds in evaluate(tmp_path, rules(), scraped.series(), MINUTES * 60).seconds.items():
+    after: dict[str, int] = {}
+    names = {job: name for name, job in JOBS.items() if not name.startswith("peer-")}
+    for labels, seconds in evaluate(tmp_path, rules(**YOUNG), scraped.series(), MINUTES * 60).seconds.items():
         named = dict(labels)
-        found.setdefault(named.get("instance", JOB_NODE if named.get("job_id") == JOB else ""), set()).add(
-            named["alertname"]
-        )
-        early |= {named["alertname"]} if min(seconds) <= HEALTHY_MINUTES * 60 else set()
+        alert = named["alertname"]
+        found.setdefault(named.get("instance") or names.get(named.get("job_id", ""), ""), set()).add(alert)
+        first = min(seconds) - HEALTHY_MINUTES * 60
+        assert first > 0, named
+        after[alert] = max(after.get(alert, 0), first)
     assert found == {name: alerts for name, (_, _, alerts) in FAULTS.items()}
-    assert early == set()
+    print({name: f"{seconds} s" for name, seconds in sorted(after.items(), key=operator.itemgetter(1))})
+    assert {name: after[name] for name, most in MAX_SECONDS.items() if after[name] > most} == {}
