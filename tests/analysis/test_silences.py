@@ -124,6 +124,16 @@ def test_a_checkpoint_over_a_rail_is_written_and_not_sent_to_other_nodes(cut: in
     assert found.pauses.longest == 50
 
 
+@for_each([(0,), (1,), (7,), (100,)])
+def test_what_was_sent_to_other_nodes_after_a_checkpoint_is_known_exactly(cut: int) -> None:
+    moved = np.concatenate([steps([(50, 50)] * 10), steps([(0, 900)]), steps([(50, 50)] * 10)], axis=2)
+    moved[0, 0, 1100:1500] = BURST // 8
+    moved[0, 0, 2850:2870] = BURST
+    found = watch(moved, cut=cut)
+    assert (found.low.tolist(), found.high.tolist()) == ([[3868, 3848]], [[3869, 3849]])
+    assert found.wrote == (2498, 2499)
+
+
 def test_a_rail_without_samples_does_not_hide_the_silence_of_the_others() -> None:
     moved = np.repeat(steps([(50, 300)]), 2, axis=0)
     counters, valid = moved.cumsum(axis=2), np.ones(moved.shape, dtype=np.bool_)

@@ -181,8 +181,8 @@ class SilenceWatch:
         if written.any():
             last = int(every[written][-1])
             self.wrote = last - 1, last
-            # the last byte that was sent to other nodes is not known better
-            behind = self.high[:, 0] > self.high[:, 1]
+            # the last byte that was sent to other nodes before that is not known better
+            behind = (self.high[:, 0] > self.high[:, 1]) & (self.low[:, 0] < last)
             self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
         if not len(places):
             return
