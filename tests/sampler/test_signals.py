@@ -206,6 +206,17 @@ def test_a_single_slow_reading_costs_no_other(make: Make) -> None:
     assert {after - before for before, after in pairwise(sampled.ticks_of())} == {10}
 
 
+@for_each([(8, 0, 10_000, 0), (300, 0, 10_000, 300), (8, 0, 20, 8), (8, 2, 10_000, 2)])
+def test_a_few_slow_readings_of_many_are_not_reported(
+    slow: int, hung: int, readings: int, found: int, tmp_path: Path
+) -> None:
+    ring = RingFile.create(tmp_path / "ring", INTERVAL_NS, 100, signal_capacity=10)
+    head = ring.signals_at(0)
+    for which, count in ((at.N_SLOW, slow), (at.N_HUNG, hung), (at.N_READINGS, readings)):
+        ring.words[head + which] = count
+    assert ring.slow_readings(0) == found
+
+
 def test_a_reading_that_would_not_fit_into_the_tick_is_left_out(make: Make) -> None:
     sampled = make(ports=1)
     sampled.takes_ns = {"port_xmit_wait": 2_000_000}

@@ -142,7 +142,7 @@ class Reads:
 class PortSamples:
     """Statistics of one port's samples. Rates are bytes per second, transmit and receive.
 
-    `slow_signals` counts the readings of its congestion counters that hung or took too long.
+    `slow_signals` counts the readings of its congestion counters that hung, and those that took too long if many did.
     """
 
     samples: int

@@ -173,7 +173,7 @@ class SignalLoop:
         return after
 
     def _read_whole(self, port: SignalPort, before: int, tick: int) -> int:
-        """The same where nothing fails, from now on, in as few steps as possible: as in `steady`, caches are cold."""
+        """The same where nothing fails, begun at `before`, in as few steps as possible: as in `steady`, caches are cold."""
         now, pread = self._now, self._pread
         try:
             if port.message is not None:

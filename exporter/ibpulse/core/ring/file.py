@@ -295,11 +295,15 @@ class RingFile:
         return self.words[head + at.N_SET]
 
     def slow_readings(self, slot: int) -> int:
-        """How many readings of a slot's signals hung or took too long, after which they rest."""
+        """How many readings of a slot's signals hung, with those that took too long unless they are under a hundredth.
+
+        These may only have waited for the processor, and the longer a sampler runs, the more of them there are.
+        """
         if not self.signal_capacity:
             return 0
         head = self.signals_at(slot)
-        return self.words[head + at.N_SLOW] + self.words[head + at.N_HUNG]
+        slow, hung, readings = (self.words[head + each] for each in (at.N_SLOW, at.N_HUNG, at.N_READINGS))
+        return hung + (slow if 100 * slow >= readings else 0)
 
     def forget_signals(self, slot: int) -> None:
         """Drop the readings of the signals of a slot."""
