@@ -173,7 +173,7 @@ class SignalLoop:
         return after
 
     def _read_whole(self, port: SignalPort, before: int, tick: int) -> int:
-        """The same where nothing fails, begun at `before`, in as few steps as possible: as in `steady`, caches are cold."""
+        """The same from `before` on if nothing fails, in as few steps as possible: as in `steady`, caches are cold."""
         now, pread = self._now, self._pread
         try:
             if port.message is not None:
