@@ -26,9 +26,8 @@ from tools.reference.workbench_pages import model_inputs_markdown, overlap_rules
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 _EXIT_CODES = """\
-Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
-line per error; 130 ended by Ctrl-C. Defaults are in brackets. Settings are flags of the same name; every
-verb takes `--config.file`."""
+Exit codes: 0 success; 1 failure; 2 invalid arguments or configuration, with one line per error; 130 ended
+by Ctrl-C. Defaults are in brackets. Settings are flags of the same name; every verb takes `--config.file`."""
 _RUNBOOKS = """\
 # Runbooks
 
@@ -44,7 +43,7 @@ _RECORDED = """\
 # Recorded series
 
 What `dashboards/rules/ibpulse-recording.yaml` records, by group. [scale.md](scale.md#recording-rules) has the cost of
-each group, [job-joins.md](job-joins.md#recording-rules) describes the series of jobs."""
+each group."""
 
 _KINDS = {
     "Events": event.KINDS,

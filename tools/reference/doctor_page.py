@@ -50,8 +50,8 @@ _PAGE = """\
 # Doctor
 
 `ibpulse doctor` checks within ten seconds whether this node's measurements can be trusted, and explains how to fix
-problems. It needs no daemon and no privilege. Give it the settings of the daemon (the same flags, environment and
-file).
+problems. It needs no daemon and no privilege. Give it the flags, environment
+and file of the daemon.
 
 ```sh
 ibpulse doctor                                  # this node

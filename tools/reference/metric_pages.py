@@ -43,10 +43,9 @@ long as the scrape interval, `max_over_time` of a peak misses nothing.
 so `rate(…_bytes_total)` over any two scrapes is right to one sample. Counters of bursts and of the node end with the
 last aggregated second.
 
-**Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was found):
-a window without a good sample has no peak, one with fewer than two active samples no coefficient of variation, a port
-with an unknown data rate no utilisation. A port that left the fabric has no series; its totals continue when it comes
-back. A *good sample* has both counters read at both ends, and no reset in between.
+**Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was found).
+A port that left the fabric has no series; its totals continue when it comes back. A *good sample* has both counters
+read at both ends, and no reset in between.
 
 **Counters start at 0 with the process**, except the error and congestion counters, which start at the value of the
 port's own counter. [promql.md](promql.md) has recipes.
@@ -72,16 +71,15 @@ _SECTIONS = (
 OF_A_PORT = ("device", "port")
 _COUNTERS = (*DIAGNOSTIC_COUNTERS, *STATE_ROWS)
 _COUNTERS_TEXT = """\
-Read every `slow.interval` with `slow.counters=diagnostic`. [counters.md](counters.md) lists files, widths and what a
-rise means, and the counters that `slow.counters=all` adds.
+Read every `slow.interval` with `slow.counters=diagnostic`; see [counters.md](counters.md).
 
 """
 _GATEWAY_TEXT = "Of `ibpulse gateway`, which also has the families of the web server and of the process.\n\n"
 _PROCESS_TEXT = "Of the main process, by the Prometheus client library, which describes them:\n\n"
 _ALL = f"""\
 `slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except numbers
-that can also decrease. In addition to the counters above, {len(OTHER_COUNTERS)} more have names taken from or modelled
-on node_exporter. Every other metric is named after its file: `hw_counters/SwLinkUp,32` becomes
+that can also decrease. Of these, {len(OTHER_COUNTERS)} have names like
+those of node_exporter. Every other metric is named after its file: `hw_counters/SwLinkUp,32` becomes
 `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix `ibpulse_pma_`. Of the `hw_counters` of a
 device, only those of EFA are read, and only where its port has counters too: elsewhere some kernels crash.
 """
@@ -349,8 +347,7 @@ def _counter_file(fact: Counter) -> str:
 _TEXT = """\
 # Error and congestion counters
 
-The samples of 10 ms show *that* a rail stalls; these counters show *why*. They are read every `slow.interval` (5 s),
-separately from the samples and never during a scrape, in one thread per device.
+These counters are read every `slow.interval` (5 s), separately from the samples, in one thread per device.
 
 - **Totals** never decrease: of a counter that is lower than before, cleared or wrapped, the new value is added.
 - **A failed read yields no value**, never 0. A file that fails {tries} times in a row is retried after {pause} s,
@@ -429,9 +426,9 @@ The samples come from the first row of this table that fits the driver of the po
 Files whose names speak of bytes, but that are in no row, are not sampled; `ibpulse doctor` names them.
 
 - **Files** of `counters/` are computed by the device at every read.
-- **Netlink** for rows in `hw_counters/`. The kernel caches these files for `lifespan` and up to a jiffy more, so that
-  samples of 10 ms would show 0, 2x, 0, 2x. `RDMA_NLDEV_CMD_STAT_GET` asks the device for all of them at once, for any
-  user, also in a pod: one message per port and sample, both directions of the same instant.
+- **Netlink** for rows in `hw_counters/`, whose files the kernel caches: samples of 10 ms would show 0, 2x, 0, 2x.
+  `RDMA_NLDEV_CMD_STAT_GET` asks the device for all of them, for any user: one message per port and sample, both
+  directions of the same instant.
 
 Where netlink is refused, such a port is sampled from its files every 50 ms by default, and doctor says why: a sandbox
 or a service that does not allow `AF_NETLINK` sockets, devices of another network namespace (exclusive mode), or
@@ -441,18 +438,17 @@ files.
 **What it costs the device.** A fresh value is one or more commands of its firmware. A port whose readings take long is
 sampled less often; a node with more than 16 such ports asks each of them less often from the start, every 20 ms for the
 32 devices of the largest EFA instances. `ports.sources=netlink=rdmap*` asks every `sampler.interval` all the same,
-`ports.sources=sysfs=rdmap*` never asks. `ibpulse_port_sampling_interval_seconds` is the interval that is kept.
+`ports.sources=sysfs=rdmap*` never asks.
 
 The names were compared with the drivers of Linux 6.12, 6.18 and 7.3, AMD Pensando's firmware, and Alibaba's erdma. hns,
 cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic and vmw_pvrdma have no counters that can be read.
-Whether those of ionic include retransmissions is not documented.
 """
 _NVSENTINEL = """\
 ## Thresholds of NVSentinel
 
 NVIDIA's NVSentinel watches the same counters every second and asks for the replacement of a node after a *fatal* event,
-or for support after three *degraded* ones in an hour, by its documentation of November 2026. ibpulse replaces nothing.
-Without an alert of ibpulse: `rnr_nak_retry_err` (any, fatal), `excessive_buffer_overrun_errors` and
+or for support after three *degraded* ones in an hour (documentation of November 2026). Without an alert of ibpulse:
+`rnr_nak_retry_err` (any, fatal), `excessive_buffer_overrun_errors` and
 `local_link_integrity_errors` (any, fatal; read with `all`), `link_error_recovery` (5/min), `port_rcv_errors` (10/s),
 `port_xmit_discards` (100/s), `roce_slow_restart` (10/s), and those of EFA.
 """
