@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -235,6 +235,14 @@ def install_packages(node: Node) -> None:
         node.remove(remove)
 
 
+def _init_of(pid: int) -> str:
+    """The first process of the container that a process runs, once it is there: another child sets it up before."""
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return next((each for each in children if Path(f"/proc/{each}/comm").read_text() == "systemd\n"), "")
+    return ""
+
+
 @contextmanager
 def running_root(root: Path, release: Path) -> Iterator[Node]:
     """The root, booted, with the release in /release and a simulated fabric in /fabric."""
@@ -259,8 +267,7 @@ def running_root(root: Path, release: Path) -> Iterator[Node]:
         with (root.with_name(f"{root.name}.log")).open("wb") as log:
             host = subprocess.Popen([*boot, *binds], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            children = Path(f"/proc/{host.pid}/task/{host.pid}/children")
-            node = Node(int(eventually(lambda: children.read_text().strip())), address)
+            node = Node(int(eventually(lambda: _init_of(host.pid))), address)
             eventually(lambda: "running" in node.run("systemctl is-system-running || true"), 60, 1)
             yield node
         finally:
