@@ -72,7 +72,7 @@ def test_uvicorn_is_pinned_to_the_minor_version_that_is_installed() -> None:
     major, middle = minor(uvicorn.__version__)
     assert pin == f"uvicorn>={major}.{middle},<{major}.{middle + 1}", (
         f"pyproject.toml pins {pin}, and uvicorn {uvicorn.__version__} is installed: read the changes of uvicorn's "
-        "server.py and httptools_impl.py, revise core/http/server.py and core/http/connection.py, then move the pin"
+        "server.py and httptools_impl.py, revise core/http/server.py, then move the pin"
     )
 
 

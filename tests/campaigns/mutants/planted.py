@@ -62,7 +62,7 @@ PLANTED = (
     ),
     Fault(
         "loop-another-device",
-        SAMPLER + "loop.py",
+        SAMPLER + "source.py",
         "if self._inode and self._folder.stat().st_ino != self._inode:",
         "if False:",
         "after a swap of names and a restart of the sampler, a total grows by the difference of two cards",
@@ -296,7 +296,7 @@ PLANTED = (
     ),
     Fault(
         "auth-old-password",
-        HTTP + "passwords.py",
+        HTTP + "access.py",
         "key = self._digest(user, stored, password)",
         "key = self._digest(user, password)",
         "a password that was just changed still logs in whoever used it in the last ten minutes",
