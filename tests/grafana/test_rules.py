@@ -227,6 +227,13 @@ def test_groups_have_the_interval_and_the_limit_that_are_set() -> None:
     assert {group["interval"] for group in groups[RECORDING_FILE]["groups"]} == {"2m", "1m", "5m"}
 
 
+def test_no_rule_counts_evaluations_whose_interval_operators_set() -> None:
+    expressions = [rule["expr"] for name in (RECORDING_FILE, ALERT_FILE) for rule in rules_of(written()[name])]
+    counts = [found for expr in expressions for found in re.findall(r"count_over_time\([^()]*\)", expr)]
+    assert [found for found in counts if not re.search(r"\[\w+:\w+\]", found)] == []
+    assert counts
+
+
 def test_keep_firing_can_be_left_out() -> None:
     kept = {rule["alert"] for rule in rules_of(written()[ALERT_FILE]) if "keep_firing_for" in rule}
     assert kept == {alert.name for alert in alerts.ALERTS if alert.keep}

@@ -29,7 +29,8 @@ MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes contain hundreds of steps; 
 STEPS = (
     fixed("step_memory", "1h", "The reference that the step is compared with."),
     fixed("step_recent", "10m", "What is newer is not in the reference, so that the alert does not end at once."),
-    fixed("step_known", "80", "Evaluations, of 15 s, with a clear period in the reference."),
+    fixed("step_grid", "1m", "The reference is counted in these, so that it does not depend on `alert_interval`."),
+    fixed("step_known", "20", "Minutes with a clear period in the reference."),
 )
 THRESHOLDS = (
     MOE_WINDOW,
@@ -345,7 +346,6 @@ ON_NODES = f"count by ({NODE_OF_JOB}) (ibpulse_port_job_info)"
 ACTIVE = f"max by ({NODE_OF_JOB}) (ibpulse_job_active_bandwidth_bytes_per_second)"
 MEDIAN_ACTIVE = "job_id:ibpulse_active_bandwidth_bytes:median"
 STEP = "job_id:ibpulse_step_period_seconds:median"
-USUAL = f"{STEP}[<step_memory>] offset <step_recent>"
 LAST_TRAFFIC = "ibpulse_job_last_traffic_timestamp_seconds"
 
 PACE = (
@@ -367,7 +367,8 @@ PACE = (
     Recording(
         "job_id:ibpulse_step_to_usual:ratio",
         # longer steps than those of an evaluation now and then, or than an irregular job has anyway
-        f"{STEP} / quantile_over_time(0.95, {USUAL})\nand count_over_time({USUAL}) > <step_known>",
+        f"{STEP} / quantile_over_time(0.95, {STEP}[<step_memory>] offset <step_recent>)\n"
+        f"and count_over_time({STEP}[<step_memory>:<step_grid>] offset <step_recent>) > <step_known>",
         "Step period ÷ that which 95 % of the last hour did not exceed, without the newest ten minutes.",
     ),
 )
@@ -450,4 +451,4 @@ GROUPS = {
     "ibpulse-boards": BOARDS,
 }
 INTERVALS = {DAILY: INTERVAL, "ibpulse-pace": "<alert_interval>"}
-"""The intervals of groups that have not the one of all; the windows of the group `DAILY` are as long."""
+"""The intervals of the groups that have their own; the windows of the group `DAILY` are as long."""

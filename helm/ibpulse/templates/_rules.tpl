@@ -81,7 +81,7 @@
   - record: job_id:ibpulse_step_to_usual:ratio
     expr: |-
       job_id:ibpulse_step_period_seconds:median / quantile_over_time(0.95, job_id:ibpulse_step_period_seconds:median[1h] offset 10m)
-      and count_over_time(job_id:ibpulse_step_period_seconds:median[1h] offset 10m) > 80
+      and count_over_time(job_id:ibpulse_step_period_seconds:median[1h:1m] offset 10m) > 20
 {{- range $shard := until (min $shards 18 | int) }}
 - name: ibpulse-nodes{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: {{ $rule.interval }}

@@ -32,6 +32,7 @@ SHORT = {
     "step_memory": "30s",
     "job_silent": "5",
     "stall_memory": "20s",
+    "step_grid": "1s",
     "step_known": "10",
     "behind_settled": "10s",
 }
