@@ -382,8 +382,8 @@ limits those who send to this port.
   `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1 then. Counters of Broadcom devices wrap instead.
 - **The unit of `port_transmit_wait`** depends on the device; `perfquery -c` prints it. Recent NVIDIA devices reportedly
   count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`, `ibpulse_port_transmit_stalled_ratio` is the share
-  of time in which the port was stalled. On a busy
-  fabric the counter is [full](congestion.md#what-signs-cannot-tell), and there is no ratio.
+  of time in which the port was stalled. On a busy fabric the counter is
+  [full](congestion.md#what-signs-cannot-tell), and there is no ratio.
 - **Scope.** On mlx5 the error counters in `counters/` and `port_transmit_wait` belong to the physical port: every
   function on it shows the same values, so do not add them up. `hw_counters/` and the byte counters belong to the
   function.
