@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.arrays import Counts, Floats
+from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.core.statistics.steps.edges import StepTimes, find_step_edges
 
@@ -165,8 +165,3 @@ class SyntheticFleet:
         edges = np.concatenate([np.minimum(edges, stop), np.maximum(edges, resume)]) if np.isfinite(stop) else edges
         edges = edges[np.isfinite(edges)]
         return edges[::2], edges[1::2]
-
-
-def steps_between(times: StepTimes) -> Counts:
-    """The lengths of the steps in ms, rounded."""
-    return np.rint(np.diff(times.transmit.at) / MILLISECOND_NS).astype(np.int64)

@@ -89,9 +89,6 @@ def _known(rate: float | None) -> float:
     return math.nan if rate is None else rate
 
 
-Flags = Bools
-
-
 async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:
     """The samples of a job's rails in a span (`last`, or `from` and `to`); for peaks, the certain part of each.
 
@@ -197,7 +194,7 @@ class NodeSamples:
                 places = np.arange(max(begin, end - self._size), end) % self._size
                 self._merged[series % 2, self.rails.index(rails[series // 2]), places] = True
 
-    def read(self, rails: Sequence[str], from_ms: int, to_ms: int) -> tuple[Singles, Flags]:
+    def read(self, rails: Sequence[str], from_ms: int, to_ms: int) -> tuple[Singles, Bools]:
         """Rates and whether they are merged, of some rails: (2, rails, samples).
 
         From `from_ms` up to `to_ms`, exclusive, which are multiples of the interval. An unknown rail has no samples.
@@ -218,7 +215,7 @@ class NodeSamples:
             begin += length
         return rates, merged
 
-    def sum(self, rails: Sequence[str], from_ms: int, to_ms: int, *, live: bool = False) -> tuple[Singles, Flags]:
+    def sum(self, rails: Sequence[str], from_ms: int, to_ms: int, *, live: bool = False) -> tuple[Singles, Bools]:
         """The sum over rails: (2, samples), and whether a part of it is merged.
 
         A rail without any sample in a wall second is left out of it; if one of the others misses a sample, the sum is
@@ -233,7 +230,7 @@ class NodeSamples:
         second = self.interval_ms if MS_PER_SECOND % self.interval_ms else MS_PER_SECOND
         first, end = from_ms // second * second - second, -(-to_ms // second) * second
         rates, merged = self.read(rails, first, end)
-        known: Flags = np.asarray(
+        known: Bools = np.asarray(
             (~np.isnan(rates)).reshape(2, len(rails), -1, second // self.interval_ms).any(axis=(0, 3))
         )
         if live:
@@ -249,14 +246,14 @@ class NodeSamples:
         begin = (self.end_ms - 2 * MS_PER_SECOND) // self.interval_ms * self.interval_ms
         known = [name for name in rails if name in self.rails]
         rates, _ = self.read(known, begin, self.end_ms)
-        some: Flags = np.asarray((~np.isnan(rates)).any(axis=(0, 2)))
+        some: Bools = np.asarray((~np.isnan(rates)).any(axis=(0, 2)))
         having = {name for name, has in zip(known, some.tolist(), strict=True) if has}
         return [name for name in rails if name not in having] if having else []
 
 
 def reduce_to_bins(
-    rates: Singles, merged: Flags, from_ms: int, interval_ms: int, bin_ms: int, bins: int, statistic: Statistic = "max"
-) -> tuple[Singles, Flags]:
+    rates: Singles, merged: Bools, from_ms: int, interval_ms: int, bin_ms: int, bins: int, statistic: Statistic = "max"
+) -> tuple[Singles, Bools]:
     """A statistic of the samples that lie in each bin, (series, bins), and whether one of them is merged.
 
     The first sample is at `from_ms`, the beginning of the first bin or up to an interval later. A bin without samples
@@ -290,7 +287,7 @@ def bin_samples(
     *,
     live: bool = False,
     lines: Sequence[RailLineRates] | None = None,
-) -> tuple[Singles, Flags]:
+) -> tuple[Singles, Bools]:
     """A statistic of the sum over rails in each bin, (2, bins), and whether a part of it is merged.
 
     The bins lie from `from_ms` up to `to_ms`, exclusive. A sample that is longer than a bin counts for all bins in
@@ -309,8 +306,8 @@ def bin_samples(
 
 
 def _spread(
-    rates: Singles, merged: Flags, after_ms: int, length_ms: int, bin_ms: int, bins: int, statistic: Statistic
-) -> tuple[Singles, Flags]:
+    rates: Singles, merged: Bools, after_ms: int, length_ms: int, bin_ms: int, bins: int, statistic: Statistic
+) -> tuple[Singles, Bools]:
     """Bins of samples that are longer than a bin: a part of at most two samples lies in each."""
     edges = after_ms + bin_ms * np.arange(bins)
     first, last = edges // length_ms, (edges + bin_ms - 1) // length_ms
@@ -326,7 +323,7 @@ def common_interval(intervals: Iterable[int], unknown: int) -> int:
     return max(counts, key=lambda each: (counts[each], each), default=unknown)
 
 
-def find_places(marks: Flags) -> list[tuple[int, int, int]]:
+def find_places(marks: Bools) -> list[tuple[int, int, int]]:
     """Runs of marks: series, first value, number of values."""
     row, first, end = find_row_runs(marks)
     return list(zip(row.tolist(), first.tolist(), (end - first).tolist(), strict=True))

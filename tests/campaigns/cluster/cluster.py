@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -119,10 +118,3 @@ class Cluster:
     def signal(self, pid: int, number: signal.Signals) -> None:
         """Send a signal to a process by its number in the namespace."""
         self.run("kill", f"-{number.value}", str(pid))
-
-
-def empty_folder(folder: Path) -> Path:
-    """The folder, without what was in it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder

@@ -17,7 +17,6 @@ S = Scope(job_id="$job_id")
 UNKNOWN = "Nothing is known of this job in this span: choose one, or see docs/jobs.md"
 TOP = 10
 TO_NODE = Link("Open the node", links.row_link(layout.NODE))
-TO_NODE_OF_SERIES = Link("Open the node", links.series_link(layout.NODE))
 RATIO = S.pick("instance_job_id:ibpulse_active_bandwidth_to_median:ratio")
 STOPPED = S.pick("instance_job_id:ibpulse_stopped_early:seconds")
 STEP = f"max by ({NODE_OF_JOB}) ({S.pick('ibpulse_job_step_period_seconds')} > 0)"
