@@ -35,7 +35,7 @@ class Step:
 
 SILENT: Mapping[str, object] = {"workload": "idle"}
 DOWN, LOSSY = {"link-flap": ["mlx5_4"]}, {"unanswered": ["mlx5_5"]}
-# job 1001 runs on moe and idle-rail; the gateway says who was first in ten seconds; a pause of both is no alert yet
+# job 1001 runs on moe and idle-rail; the gateway says within ten seconds who was first; a pause of both is no alert yet
 STALLS = (
     Step("moe", SILENT, 2, "moe: job 1001 hangs on this node first"),
     Step("idle-rail", SILENT, 60, "idle-rail waits for moe: verdict node"),

@@ -95,6 +95,13 @@ def test_first_silent_node_is_named_beyond_uncertainty(before_ms: float, first: 
     assert named_by(found, "stall") == first
 
 
+def test_a_single_silent_node_is_named() -> None:
+    found = findings("alone", [plan(nodes=1, stop_ms={0: 5900.0})])
+    assert found[0].sentence.startswith("The only node is silent from ")
+    assert found[0].sentence.endswith(", up to the end. It is node1.")
+    assert named_by(found, "stall") == [("node1",)]
+
+
 def test_missing_data_hides_no_late_node() -> None:
     found = findings("lossy", [plan(missing=0.03, late_ms={2: 20.0})])
     assert named_by(found, "late") == [("node3",)]

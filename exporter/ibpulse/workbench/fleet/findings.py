@@ -97,7 +97,8 @@ def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | N
     count = len(stall.silent)
     lasts = math.isinf(stall.until)
     end = report.seconds if lasts else stall.until
-    who = f"{count} of {count + len(stall.moving)} nodes" if stall.moving else f"All {count_text(count, 'node')}"
+    everyone = "The only node" if count == 1 else f"All {count} nodes"
+    who = f"{count} of {count + len(stall.moving)} nodes" if stall.moving else everyone
     bounds = [report.nodes[name].bound_ns for name in stall.silent]
     known = [bound for bound in bounds if bound is not None]
     clocks = f"clocks are known to ± {milliseconds_text(max(known) / MILLISECOND_NS)}" if known else ""
@@ -111,7 +112,7 @@ def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | N
         f"{'up to the end' if lasts else 'and then continue'}.{_verdict_text(stall, verdict)}",
         f"No traffic for longer than in any step{moving}; {clocks}.",
         f"{limit}. Moments are known to one sample and the clock bound.",
-        verdict.nodes if verdict else (),
+        stall.silent if count == 1 else verdict.nodes if verdict else (),
     )
 
 
