@@ -51,4 +51,4 @@ def test_every_family_is_in_the_table_and_in_the_docs(node: Node) -> None:
     assert scraped == [name for name in exported_names() if name in scraped]
     assert {row.name for row in web.ROWS} <= set(scraped)
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert [name for name in scraped if f"- `{name}` (" not in page] == []
+    assert [name for name in scraped if f"`{name}`" not in page] == []
