@@ -64,7 +64,7 @@ FAST = (JOB_NODE, LONGER, "moe", "moe-idle-rail")
 HEALTHY_MINUTES, MINUTES = 12, 26
 PER_MINUTE = 60 // SCRAPE_SECONDS
 # the reference of a step is known before the faults begin
-YOUNG = {"step_recent": "5m", "step_known": "20"}
+YOUNG = {"step_recent": "5m", "step_known": "5"}
 # from the fault to the alert: what kills a job, and what costs it speed
 MAX_SECONDS = {
     **dict.fromkeys(("IBPulseLinkDown", "IBPulseRailMissing"), 60),
