@@ -28,6 +28,7 @@ ELSEWHERE = {
     "make test": "this is a part of it",
     "helm ": "a cluster: see below",
     "kubectl ": "the same",
+    "python -m tools.grafana": "what the developers need; tests/grafana",
     "gh ": "a release that is published",
     "cosign ": "the same",
     "pip ": "an index of packages, and the wheel of a release",
