@@ -147,6 +147,8 @@ def build_image(folder: Path, source: Path, image: str, repository: str) -> None
         return
     labels = {"VERSION": __version__, "REVISION": git("rev-parse", "HEAD"), "CREATED": git("log", "-1", "--format=%cI")}
     arguments = [f"--build-arg={name}={value}" for name, value in (labels | {"SOURCE": repository}).items()]
+    # where the environment has them
+    arguments += ["--build-arg=BUILD_BASE", "--build-arg=RUN_BASE"]
     name = f"{image}:{__version__}"
     run([engine, "build", "--quiet", "--file=docker/Dockerfile", f"--tag={name}", *arguments, "."], source)
     run([engine, "save", f"--output={folder / f'ibpulse-image-{__version__}.tar'}", name], source)
@@ -165,9 +167,14 @@ def git(*words: str) -> str:
 
 
 def run(command: Sequence[str], folder: Path) -> None:
-    """Run a program there; files that it writes have the time of the commit where it has to be in them."""
+    """Run a program there; files that it writes have the time of the commit where it has to be in them.
+
+    Raises:
+        SystemExit: it failed; it has said why.
+    """
     own = {"PYTHONPATH": str(folder / "exporter"), "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct")}
-    subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=True)
+    if code := subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=False).returncode:
+        raise SystemExit(f"{' '.join(command[:2])} failed with exit code {code}, so there is no release")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

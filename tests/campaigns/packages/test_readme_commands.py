@@ -29,6 +29,7 @@ ELSEWHERE = {
     "helm ": "a cluster: see below",
     "kubectl ": "the same",
     "python -m tools.grafana": "what the developers need; tests/grafana",
+    "make release": "tests/release",
     "gh ": "a release that is published",
     "cosign ": "the same",
     "pip ": "an index of packages, and the wheel of a release",
@@ -197,7 +198,7 @@ def run_page(page: Path, there: Shell) -> None:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.needs("unshare", "ip")
-@pytest.mark.parametrize("page", filter(run_here, PAGES), ids=name)
+@pytest.mark.parametrize("page", list(filter(run_here, PAGES)), ids=name)
 def test_every_command_runs_as_written(page: Path, clone: tuple[Path, dict[str, str]]) -> None:
     with shell(clone) as there:
         run_page(page, there)
