@@ -193,7 +193,7 @@ def run_page(page: Path, there: Shell) -> None:
         for written in re.findall(r" -o (\S+)", line):
             there.run(f"test -s {written}")
     if name(page) == "docs/testing.md":
-        assert "8 rails" in there.run("ibpulse doctor --no-look --path.sysfs=report/sys")
+        assert "8 devices answer" in there.run("ibpulse doctor --no-look --path.sysfs=report/sys")
 
 
 @pytest.mark.timeout(1500)
