@@ -108,7 +108,7 @@ class Shell:
         """Run a line, and return what was printed meanwhile."""
         assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(f"{line}\necho; echo END OF LINE $?\n")
+        self.process.stdin.write(f"{line}\nstatus=$?; echo; echo END OF LINE $status\n")
         self.process.stdin.flush()
         printed = []
         for text in self.process.stdout:
