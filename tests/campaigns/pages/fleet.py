@@ -190,9 +190,10 @@ class Fleet:
         """The stall of the job."""
         if self.hung_ms is None:
             return None
+        sentence = f"{self.nodes[0]} sent its last byte 1.9 s or more before every other one"
         return {
             "verdict": "node",
-            "sentence": f"{self.nodes[0]} sent its last byte 1.9 s or more before every other one",
+            "sentence": sentence,
             "nodes": [self.nodes[0]],
             "rails": [],
             "since_ms": self.hung_ms,
@@ -202,8 +203,8 @@ class Fleet:
             "pushed": True,
             "ended_ms": None,
             "resumed": False,
-            "evidence": [],
-            "against": [],
+            "evidence": [sentence],
+            "against": ["no rail has lost its link"],
             "not_known": [],
         }
 

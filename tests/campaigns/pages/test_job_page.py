@@ -111,7 +111,9 @@ def test_a_stall_says_who_stopped_first_and_leads_to_the_moment(shown: JobLive, 
         words = shown.text(".stall p")
         assert words.startswith("gpu-001 sent its last byte 1.9 s or more before every other one ")
         assert words.split(". ")[-1].startswith("Silent for 1 min ")
-        assert "gpu-001 sent its last byte" in shown.card("Latest node")
+        assert "gpu-001: stopped first" in shown.card("Latest node")
+        assert "no rail has lost" in shown.text(".verdict")
+        assert shown.text(".verdict").count("gpu-001 sent its last byte") == 1
         eventually(lambda: shown.names()[0] == "gpu-001")
         assert (shown.labels()["gpu-001"], shown.labels()["gpu-002"]) == ("stopped first", "silent")
         shown.page.click(".stall button")

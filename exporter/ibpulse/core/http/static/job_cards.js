@@ -2,7 +2,7 @@
 
 import { Cards, waysWords } from "./cards.js";
 import { UNKNOWN, decimal, duration, percent, rate, rateParts } from "./format.js";
-import { asPorts } from "./job_rows.js";
+import { NAMED, asPorts } from "./job_rows.js";
 import { Numbers } from "./numbers.js";
 
 const MOST_NAMES = 3;
@@ -71,7 +71,10 @@ function spread(job, name, words, none = "") {
 }
 
 function latest(job) {
-  if (job.stall) return ["silent", "", job.stall.sentence, "bad", job.stall.sentence];
+  if (job.stall) {
+    const { verdict, nodes: names, sentence } = job.stall;
+    return ["silent", "", NAMED[verdict] ? `${some(names)}: ${NAMED[verdict]}` : "see the verdict above", "bad", sentence];
+  }
   if (job.nodes < 2) return [UNKNOWN, "", "no other node to compare with"];
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
   if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];
@@ -88,10 +91,14 @@ function rails(job) {
 
 function nodes(job) {
   const missing = job.missing.map((each) => each.node);
-  const rest = missing.length - MOST_NAMES;
-  const names = `${missing.slice(0, MOST_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
   const clocks = job.nodes < 2 ? "" : job.clock ? `clocks within ${duration(job.clock.spread_ms)} ± ${duration(job.clock.uncertainty_ms)}` : "clocks not known";
-  return [job.answering, `of ${job.nodes}`, missing.length ? `missing: ${names}` : clocks, missing.length ? "bad" : "", missing.join(", ")];
+  return [job.answering, `of ${job.nodes}`, missing.length ? `missing: ${some(missing)}` : clocks, missing.length ? "bad" : "", missing.join(", ")];
+}
+
+/** The first of these names, and how many more there are. */
+function some(names) {
+  const rest = names.length - MOST_NAMES;
+  return `${names.slice(0, MOST_NAMES).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
 }
 
 export class JobNumbers extends Numbers {

@@ -10,7 +10,8 @@ import { label, since, stateAt } from "./states.js";
 export const ORDERS = ["lateness", "bandwidth", "name", "rack"];
 // of what all rails carry in the mean; less is no hot rail
 const HOT_SHARE = 1.15;
-const NAMED = { link: "link lost", loss: "packets lost", node: "stopped first" };
+/** What a verdict says of the nodes that it names, in two words. */
+export const NAMED = { link: "link lost", loss: "packets lost", node: "stopped first" };
 const natural = new Intl.Collator("en", { numeric: true });
 
 /**

@@ -70,10 +70,11 @@ export class VerdictCard {
     put(this.sentence, stall.sentence);
     put(this.lasting, `${clock(stall.since_ms)} ± ${duration(stall.since_uncertainty_ms)}. ${lastingWords(stall)}`);
     for (const [name, { part, list }] of this.lists) {
-      part.hidden = !stall[name].length;
-      if (list.textContent === stall[name].join("")) continue;
+      const sentences = stall[name].filter((each) => each !== stall.sentence);
+      part.hidden = !sentences.length;
+      if (list.textContent === sentences.join("")) continue;
       list.replaceChildren();
-      for (const sentence of stall[name]) element("li", "", list).textContent = sentence;
+      for (const sentence of sentences) element("li", "", list).textContent = sentence;
     }
     const gone = spanOf(stall)[0] < this.page.reach.fromMs;
     this.button.disabled = gone;
