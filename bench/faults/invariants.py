@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bench.faults.evidence import Evidence, excuses, gaps
+from bench.faults.evidence import Evidence, excuses, gaps, seconds_of
 from bench.faults.load import MAX_AGE_SECONDS
 from bench.faults.testbed import HEIGHT, LASTING_JOBS, WINDOW_SECONDS
 from ibpulse.base.errors import RecordingError
@@ -18,6 +18,8 @@ HEALTHY_SECONDS = 5.0
 NOISE_SECONDS = 2.0
 # of a sample beside a fault, and of its rounding
 CAPTURE_UNCERTAINTY = 0.1
+# the longest gaps that a violation names
+MAX_SHOWN = 3
 # a peak stays in its window, and in the answers until the next second
 LINGER_SECONDS = WINDOW_SECONDS + 5.0
 
@@ -35,13 +37,16 @@ def sampled_on(evidence: Evidence) -> Iterator[Violation]:
     """Devices without a fault of their own are sampled throughout."""
     mine = [one for one in evidence.happened if one.end >= evidence.begin]
     # a busy machine costs the two daemons about the same, but neither the same moments nor the same short gaps
-    machine = 2 * sum(end - begin for begin, end in evidence.control_gaps)
+    machine = 2 * seconds_of(evidence.control_gaps)
     allowed = NOISE_SECONDS + machine + sum(one.effect.lost_seconds for one in mine)
-    for device, seconds in evidence.lost_seconds().items():
-        if seconds > allowed:
-            yield Violation(
-                "sampled on", evidence.begin, f"{device} unsampled for {seconds:.2f} s, allowed {allowed:.2f} s"
+    for device, spans in evidence.unsampled.items():
+        if (seconds := seconds_of(spans)) > allowed:
+            longest = ", ".join(
+                f"{end - begin:.2f} s {begin - evidence.begin:.2f} s after the start"
+                for begin, end in sorted(spans, key=lambda span: span[0] - span[1])[:MAX_SHOWN]
             )
+            value = f"{device} unsampled for {seconds:.2f} s, allowed {allowed:.2f} s; {len(spans)} times, {longest}"
+            yield Violation("sampled on", evidence.begin, value)
 
 
 def healthy(evidence: Evidence) -> Iterator[Violation]:
