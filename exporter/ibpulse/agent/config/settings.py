@@ -497,8 +497,8 @@ class GatewaySettings:
     unexplained_after: int = setting(
         duration("1s", "1h"),
         60 * SECOND_NS,
-        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; ten times as "
-        "long if it began like a pause, and later if the job was silent for half as long before.",
+        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; twice as long "
+        "if it began like a pause, ten times before there are steps, later after pauses of over half of that.",
     )
 
 

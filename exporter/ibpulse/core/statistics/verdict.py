@@ -28,10 +28,10 @@ KINDS: Mapping[Kind, str] = {
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
-ORDERLY_FACTOR = 10.0
-"""How many times as long it is worth telling later if all that was sent had ended as it does in each step.
+ORDERLY_FACTOR, FIRST_FACTOR = 2.0, 10.0
+"""How many times as long a silence lasts that is worth telling if it began after a whole step, or before there are any.
 
-So do checkpoints, evaluations, restarts and compilations begin, which last for minutes; PyTorch itself waits for ten.
+After a whole step begin checkpoints and evaluations; before the first ones, programs are compiled for minutes.
 """
 HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
@@ -168,8 +168,8 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
     It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
-    after `unexplained_seconds` if it cut off traffic, `ORDERLY_FACTOR` times as much otherwise, and at least twice the
-    longest that ended by itself.
+    after `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`),
+    and at least twice the longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
     newest = max((node.known_until for node in ordered.values()), default=0.0)
@@ -235,9 +235,11 @@ class _Case:
     @property
     def unexplained(self) -> float:
         """The silence in seconds that is worth telling without a cause."""
-        cut = self.regular is not None and all(map(_was_cut, self.here.values()))
-        least = self.unexplained_seconds * (1.0 if cut else ORDERLY_FACTOR)
-        return max(least, 2 * max(node.longest for node in self.here.values()))
+        if self.regular is None:
+            factor = FIRST_FACTOR
+        else:
+            factor = 1.0 if all(map(_was_cut, self.here.values())) else ORDERLY_FACTOR
+        return max(factor * self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
 
     def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
         """Every rail of the nodes that answer, with the names of both."""
