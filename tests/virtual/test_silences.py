@@ -69,7 +69,7 @@ def test_the_answer_has_the_last_bytes_up_to_a_fifth_of_a_second(tmp_path: Path)
             assert quiet["known_until_ms"] - rail["counted_until_ms"] < 1500
 
 
-def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_ten_minutes(tmp_path: Path) -> None:
+def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_three_minutes(tmp_path: Path) -> None:
     with alone(tmp_path) as fleet:
         (node,) = fleet.nodes
         assert (stall(node), stalls(node)) == ([0], [])
@@ -79,7 +79,7 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_ten_minute
         assert event.text == "job 1001 is silent: the cause is not known"
         assert (event.details["kind"], event.details["unknown"]) == ("unknown", ["what the other nodes of the job did"])
         assert stall(node) == [0]
-        node.run(590)
+        node.run(170)
         assert stall(node) == [0]
         node.run(10)
         assert stall(node) == [1]
@@ -89,7 +89,7 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_ten_minute
         assert [each.text for each in node.events("job-resumed")] == ["job 1001 moves bytes again"]
         # a silence as long as the last one is a pause of this job
         node.play("idle")
-        node.run(603)
+        node.run(190)
         assert (len(stalls(node)), stall(node)) == (2, [0])
 
 

@@ -497,8 +497,8 @@ class GatewaySettings:
     unexplained_after: int = setting(
         duration("1s", "1h"),
         60 * SECOND_NS,
-        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; twice as long "
-        "if it began like a pause, ten times before there are steps, later after pauses of over half of that.",
+        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; three times as "
+        "long if it began like a pause, ten times before there are steps, later after pauses of over half of that.",
     )
 
 

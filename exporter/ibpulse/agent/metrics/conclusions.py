@@ -79,7 +79,7 @@ ROWS = (
     STALLS.gauge(
         "ibpulse_job_stall",
         "1 while a job is silent on this node for longer than its steps explain: at once after a lost link or lost "
-        "packets, otherwise after 60 s if traffic was cut off, 120 s if it began like a pause, 600 s before there are "
+        "packets, otherwise after 60 s if traffic was cut off, 180 s if it began like a pause, 600 s before there are "
         "steps, and after twice its longest pause so far. Otherwise 0; absent before any traffic.",
         int,
     ),

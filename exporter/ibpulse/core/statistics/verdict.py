@@ -28,7 +28,7 @@ KINDS: Mapping[Kind, str] = {
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
-ORDERLY_FACTOR, FIRST_FACTOR = 2.0, 10.0
+ORDERLY_FACTOR, FIRST_FACTOR = 3.0, 10.0
 """How many times as long a silence lasts that is worth telling if it began after a whole step, or before there are any.
 
 After a whole step begin checkpoints and evaluations; before the first ones, programs are compiled for minutes.
