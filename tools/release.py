@@ -133,16 +133,25 @@ def package_chart(folder: Path, source: Path) -> None:
     run(["helm", "package", "helm/ibpulse", f"--destination={folder}"], source)
 
 
+def answers(engine: str) -> bool:
+    """Whether an engine for images is there, and can be used."""
+    asked = [engine, "info"]
+    return bool(shutil.which(engine)) and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
 def build_image(folder: Path, source: Path, image: str, repository: str) -> None:
-    """Build the image and save it for `docker load`, where Docker answers."""
-    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        print("no image: Docker does not answer", file=sys.stderr)
+    """Build the image and save it for `docker load`, where Docker or Podman answers."""
+    engine = next((name for name in ("docker", "podman") if answers(name)), None)
+    if engine is None:
+        print("no image: neither Docker nor Podman answers", file=sys.stderr)
         return
     labels = {"VERSION": __version__, "REVISION": git("rev-parse", "HEAD"), "CREATED": git("log", "-1", "--format=%cI")}
     arguments = [f"--build-arg={name}={value}" for name, value in (labels | {"SOURCE": repository}).items()]
+    # where the environment has them
+    arguments += ["--build-arg=BUILD_BASE", "--build-arg=RUN_BASE"]
     name = f"{image}:{__version__}"
-    run(["docker", "build", "--quiet", "--file=docker/Dockerfile", f"--tag={name}", *arguments, "."], source)
-    run(["docker", "save", f"--output={folder / f'ibpulse-image-{__version__}.tar'}", name], source)
+    run([engine, "build", "--quiet", "--file=docker/Dockerfile", f"--tag={name}", *arguments, "."], source)
+    run([engine, "save", f"--output={folder / f'ibpulse-image-{__version__}.tar'}", name], source)
 
 
 def write_checksums(folder: Path) -> None:
@@ -158,9 +167,14 @@ def git(*words: str) -> str:
 
 
 def run(command: Sequence[str], folder: Path) -> None:
-    """Run a program there; files that it writes have the time of the commit where it has to be in them."""
+    """Run a program there; files that it writes have the time of the commit where it has to be in them.
+
+    Raises:
+        SystemExit: it failed; it has said why.
+    """
     own = {"PYTHONPATH": str(folder / "exporter"), "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct")}
-    subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=True)
+    if code := subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=False).returncode:
+        raise SystemExit(f"{' '.join(command[:2])} failed with exit code {code}, so there is no release")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

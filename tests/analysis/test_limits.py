@@ -211,7 +211,7 @@ QUIET = tally(peak=(1.0, {}))
         ),
         "the source, and a link that trained down": (
             [tally(source=(0.7, {})), tally(link=(0.3, {}))],
-            ["70 % of the communication of a step shows signs of the source on a: slower than usual, and neither "
+            ["70 % of the communication of a step shows signs of the source on a: below the usual peak, and neither "
              "waiting nor notifications explain it",
              "30 % of the communication of a step shows signs of the link on b: at what the link is trained down to"],
         ),

@@ -37,7 +37,7 @@ it is. [alerts.md](../alerts.md) has labels, and the time until each alert fires
 - Replace the names in capital letters by the labels of the alert: `NODE` is its `instance`.
 - A node that is cordoned, drained or updated needs nothing: set `maintenance` ([alerts.md](../alerts.md#maintenance)).
 - The commands take the namespace `ibpulse` and the chart's name. Those marked *on the node* need a login there;
-  `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of ibpulse."""
+  `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are not part of ibpulse."""
 
 _RECORDED = """\
 # Recorded series

@@ -163,7 +163,7 @@ def find_remarks(signals: SignalReadings, infiniband: bool) -> list[str]:
 
 LEGEND = {
     ".": "does not transmit",
-    "s": "source: slower than usual, and neither waiting nor notifications explain it",
+    "s": "source: below the usual peak, and neither waiting nor notifications explain it",
     "p": "path: it waits, or is notified of congestion",
     "r": "receiver: the other end refuses requests",
     "l": "loss: packets are sent again",
@@ -256,7 +256,7 @@ def _evidence(code: int, tally: Floats, units: float, tick_certain: bool) -> str
         return f"{gained[row]:,.0f} {one if gained[row] == 1 else many}" if gained[row] else ""
 
     if code == SOURCE:
-        return "slower than usual, and neither waiting nor notifications explain it"
+        return "below the usual peak, and neither waiting nor notifications explain it"
     parts: dict[int, list[str]] = {PATH: [], RECEIVER: [], LOSS: [], LINK: []}
     if gained[WAITED_SECONDS]:
         waited, whole = (duration_text(round(each / units * SECOND_NS)) for each in (gained[WAITED_SECONDS], seconds))

@@ -70,7 +70,7 @@ _NODE_WORDS: Mapping[str, str] = {
 """Only the node itself answers with CSV and takes captures of a single node."""
 _LINKS = (
     ("api/v1/nodes", "nodes and their sources as JSON"),
-    ("api/v1/jobs", "jobs with their nodes, also those that ended"),
+    ("api/v1/jobs", "jobs with their nodes, including ended ones"),
     ("metrics", "metrics of the gateway for Prometheus"),
     ("api/docs", "API reference"),
 )

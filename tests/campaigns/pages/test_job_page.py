@@ -132,7 +132,7 @@ def test_it_is_live_at_the_width_of_a_batch_and_held_sample_by_sample(shown: Job
     shown.wait("held")
     shown.settle()
     assert "Each column is one 10 ms sample." in shown.text("#column")
-    assert "there is no order" in shown.text("#column")
+    assert "have no order" in shown.text("#column")
 
 
 def test_a_late_node_is_late_in_the_picture_and_one_that_does_not_answer_has_no_data(shown: JobLive) -> None:

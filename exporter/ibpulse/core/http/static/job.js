@@ -45,7 +45,7 @@ class JobPage extends LivePage {
   }
 
   get note() {
-    return " Each row has the time of its node's own clock; within the ± of two clocks there is no order.";
+    return " Each row is on the clock of its node; times closer than the ± of two clocks have no order.";
   }
 
   /** Say more of the job than its id. */

@@ -48,9 +48,9 @@ export function placeRows(rows, top, height, scale, strip = 0) {
   });
 }
 
-/** At most a third of the height of a port. */
+/** At most a fifth of the height of a port: with many of them, the map is what counts. */
 function stripHeight(strip, each) {
-  return Math.round(Math.min(strip, each / 3));
+  return Math.round(Math.min(strip, each / 5));
 }
 
 /** The places of the strips below the ports, one per port. */
