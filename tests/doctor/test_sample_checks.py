@@ -23,6 +23,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.events.log import EventFile
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortState, Topology
+from ibpulse.core.signals import Signal, SignalSource
 from ibpulse.workbench.nccl.grades import judge_benchmarks
 from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
 from tests.doctor.making import (
@@ -44,6 +45,7 @@ HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
 HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.014)
 EFA = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
 BNXT = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
+SIGNALS = SignalSource((Signal("rp_cnp_packets_handled", 64),), ("/rx_cnp_pkts",), 1)
 NOT_ASKED: dict[str, Any] = {"no_sampling": "sampling was not requested", "options": {"sample": False}}
 REQUESTS = "hw_counters/rx_write_requests"
 
@@ -133,6 +135,11 @@ IS_SLOW = "WARN balance mlx5_1:1: is slow: it carries 20.0 GB/s; the median of t
             "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. "
             "~ Ask the vendor for firmware",
             make_facts([BNXT], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)}),
+        ),
+        (
+            "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. Its "
+            "congestion counters are read too seldom for signs of what limits it.",
+            make_facts([replace(BNXT, signals=SIGNALS)], samples={"bnxt_re0": make_port_samples(stride=100)}),
         ),
         (
             "WARN resolution rdmap0:1: is sampled every 1 s. Its byte counters ~ hw_counters/lifespan",
@@ -522,3 +529,12 @@ def test_a_refusal_of_netlink_is_told_with_its_reason() -> None:
     port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=source)
     finding = only_trouble(make_facts([port], samples={"rdmap0": make_port_samples(stride=5, resolution_seconds=0.05)}))
     assert finding.sentence.endswith("They are not read by netlink: the kernel has no RDMA netlink.")
+
+
+@for_each({"every 100 ms": (10, False), "every 200 ms": (20, True)})
+def test_signals_that_are_too_seldom_are_told(stride: int, told: bool) -> None:
+    samples = make_port_samples(stride=stride, resolution_seconds=stride / 100)
+    for signals in (SIGNALS, None):
+        facts = make_facts([make_port(signals=signals)], samples={"mlx5_0": samples})
+        (sentence,) = sentences(facts, "resolution")
+        assert sentence.endswith("for signs of what limits it.") == (told and signals is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ibpulse.agent.doctor.facts import (
     EventFacts,
@@ -23,10 +24,12 @@ from ibpulse.agent.doctor.samples import WHOLE_SECONDS
 from ibpulse.agent.doctor.tree import find_renamed, silent_devices
 from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_of_source
+from ibpulse.agent.sampler.signals import FIRMWARE_SHARE
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, sentence_list, time_text
 from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
+from ibpulse.core.statistics.limits import MAX_APART_NS
 from ibpulse.core.statistics.rates import stands_still
 
 MAX_DOWNS = 2
@@ -123,7 +126,16 @@ def check_resolution(facts: Facts) -> Iterator[Finding]:
     for port in facts.fabric.ports:
         if port.source is not None:
             folders = facts.tree.folders.get(port.id, Folders())
-            yield _judge_resolution(port, facts.sampling, folders)
+            found = _judge_resolution(port, facts.sampling, folders)
+            yield replace(found, sentence=found.sentence + _judge_signals(port, facts.sampling))
+
+
+def _judge_signals(port: Port, sampling: SamplingResult | None) -> str:
+    """A sentence on a port whose signals are more than a second apart, because it is sampled seldom."""
+    one = sampling.ports.get(port.id) if sampling and port.signals else None
+    if not sampling or not one or one.stride * FIRMWARE_SHARE * sampling.interval_ns <= MAX_APART_NS:
+        return ""
+    return " Its congestion counters are read too seldom for signs of what limits it."
 
 
 def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Folders) -> Finding:
