@@ -38,6 +38,7 @@ from ibpulse.core.http.requests import (
     read_resume,
 )
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic
 from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
@@ -56,7 +57,6 @@ from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.samples import (
-    WAYS,
     NodeSamples,
     RailLineRates,
     ask_line_rates,
@@ -375,9 +375,9 @@ def _plan(
 
 
 def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
-    ways = [place for place, way in enumerate(WAYS) if query.direction in (way, "both")]
+    ways = [place for place, way in enumerate(DIRECTIONS) if query.direction in (way, "both")]
     values = window.values[:, ways].reshape(len(window.rows) * len(ways), window.bins.points)
-    series = [(row.name, WAYS[way]) for row in window.rows for way in ways]
+    series = [(row.name, DIRECTIONS[way]) for row in window.rows for way in ways]
     holes = int(np.count_nonzero(np.isnan(values)))
     places = find_places(window.marks[:, ways].reshape(values.shape))
     about = {

@@ -58,14 +58,12 @@ DEVICE_ROWS = (
         "Current bandwidth of the slowest PCIe link between the device and the root complex, one direction, after line "
         "coding. Absent if the kernel does not report it.",
         lambda place: place.pcie_bytes_per_second,
-        "bytes_per_second",
     ),
     PLACE.gauge(
         "ibpulse_device_pcie_max_bytes_per_second",
         "Bandwidth of the slowest of these links if each ran at the maximum that both its ends support. A value above "
         "the current bandwidth means that a link trained down.",
         lambda place: place.pcie_max_bytes_per_second,
-        "bytes_per_second",
     ),
 )
 
@@ -76,15 +74,10 @@ QUARANTINE = Subject(DEVICE_LABELS, _quarantined)
 READS = Subject(DEVICE_LABELS, _reads)
 SAMPLER_ROWS = (
     SAMPLER.gauge(
-        "ibpulse_sampler_interval_seconds",
-        "Time between two sampler ticks.",
-        lambda sampler: sampler.interval_seconds,
-        "seconds",
+        "ibpulse_sampler_interval_seconds", "Time between two sampler ticks.", lambda sampler: sampler.interval_seconds
     ),
     SAMPLER.counter(
-        "ibpulse_sampler_ticks_total",
-        "Ticks at which the main sampler read its ports.",
-        lambda sampler: sampler.ticks,
+        "ibpulse_sampler_ticks_total", "Ticks at which the main sampler read its ports.", lambda sampler: sampler.ticks
     ),
     SAMPLER.counter(
         "ibpulse_sampler_missed_ticks_total",
@@ -110,31 +103,26 @@ SAMPLER_ROWS = (
         "ibpulse_sampler_cpu_seconds_total",
         "CPU time of the main sampler process.",
         lambda sampler: sampler.cpu_seconds,
-        "seconds",
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_lateness_seconds",
         "Wake-up delay of the main sampler at each tick.",
         lambda sampler: sampler.lateness,
-        "seconds",
         LATENESS_BUCKETS,
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_tick_duration_seconds",
         "Time the main sampler took to read all ports at a tick.",
         lambda sampler: sampler.tick_duration,
-        "seconds",
         TICK_DURATION_BUCKETS,
     ),
     HEALTH.gauge(
         "ibpulse_sampler_heartbeat_age_seconds",
         "Age of the main sampler's last heartbeat at the last aggregation.",
         lambda health: health.heartbeat_age_seconds,
-        "seconds",
     ),
     SCHEDULER.info(
-        "ibpulse_sampler_scheduler_info",
-        "Requested and actual scheduling class and CPU of the sampler. Always 1.",
+        "ibpulse_sampler_scheduler_info", "Requested and actual scheduling class and CPU of the sampler. Always 1."
     ),
     QUARANTINE.gauge(
         "ibpulse_device_quarantined",
@@ -145,7 +133,6 @@ SAMPLER_ROWS = (
         "ibpulse_device_read_p99_seconds",
         "99th percentile of the time to read one byte counter of the device, over the last few seconds.",
         lambda reads: reads.p99_seconds,
-        "seconds",
     ),
     READS.gauge(
         "ibpulse_device_interval_lengthened",
@@ -170,23 +157,17 @@ EXPORTER_ROWS = (
         "ibpulse_aggregated_until_timestamp_seconds",
         "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
-        "seconds",
     ),
     SNAPSHOT.counter(
         "ibpulse_aggregator_skipped_seconds_total",
         "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
-        "seconds",
     ),
     EVENT_KIND.counter(
-        "ibpulse_events_total",
-        f"Events since this process started, by kind: {', '.join(KINDS)}.",
-        lambda count: count,
+        "ibpulse_events_total", f"Events since this process started, by kind: {', '.join(KINDS)}.", lambda count: count
     ),
     SIMULATED.gauge(
-        "ibpulse_simulated",
-        "1 if the ports are those of a simulator or a replay, otherwise absent.",
-        lambda _: 1,
+        "ibpulse_simulated", "1 if the ports are those of a simulator or a replay, otherwise absent.", lambda _: 1
     ),
     BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )
@@ -195,9 +176,7 @@ REASON = Subject(("reason",), _taken)
 CAPTURES: Subject[Snapshot, CaptureCounts] = single(lambda snapshot: snapshot.captures)
 CAPTURE_ROWS = (
     REASON.counter(
-        "ibpulse_captures_total",
-        f"Captures taken, by trigger: {', '.join(CAPTURE_ORIGINS)}.",
-        lambda count: count,
+        "ibpulse_captures_total", f"Captures taken, by trigger: {', '.join(CAPTURE_ORIGINS)}.", lambda count: count
     ),
     CAPTURES.counter(
         "ibpulse_capture_errors_total",
@@ -206,20 +185,16 @@ CAPTURE_ROWS = (
         lambda captures: captures.errors,
     ),
     CAPTURES.gauge(
-        "ibpulse_captures_stored",
-        "Captures stored in the capture directory.",
-        lambda captures: captures.stored,
+        "ibpulse_captures_stored", "Captures stored in the capture directory.", lambda captures: captures.stored
     ),
     CAPTURES.gauge(
         "ibpulse_capture_stored_bytes",
         "Total size of the captures in the capture directory.",
         lambda captures: captures.stored_bytes,
-        "bytes",
     ),
     CAPTURES.gauge(
         "ibpulse_capture_last_timestamp_seconds",
         "Wall time of the trigger of the newest capture in the capture directory.",
         lambda captures: captures.newest_seconds,
-        "seconds",
     ),
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -54,14 +52,6 @@ class PredictedPicture:
 def save_predicted_steps(picture: PredictedPicture, output: Path, options: PictureOptions) -> None:
     """Draw the picture into a PNG or SVG file."""
     save_figure(draw_predicted_steps(picture, options), output, options.theme)
-
-
-def predicted_steps_url(picture: PredictedPicture, options: PictureOptions) -> str:
-    """The picture as a data URL for a page."""
-    out = BytesIO()
-    with matplotlib.rc_context(settings(THEMES[options.theme])):
-        draw_predicted_steps(picture, options).savefig(out, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
 
 
 def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> Figure:

@@ -34,8 +34,8 @@ from ibpulse.workbench.reports.table import (
     next_notes,
     remarks,
     sections,
-    simulated_text,
     step_notes,
+    warnings,
 )
 
 TEMPLATE = Path(__file__).parent / "report.html.j2"
@@ -171,11 +171,6 @@ def _instant(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
-def _warnings(report: Report) -> list[str]:
-    """Sentences that stand before everything else."""
-    return [text for text in (missing_text(report), simulated_text(report)) if text]
-
-
 def render_markdown(report: Report) -> str:
     """The report as one table; significant changes are bold."""
     heads = columns(report)
@@ -189,7 +184,7 @@ def render_markdown(report: Report) -> str:
     abouts += [f"- {escape(remark)}" for remark in remarks(report)]
     for notes in next_notes(report):
         abouts += _list(notes)
-    head = [line for text in _warnings(report) for line in (f"**{escape(text)}**", "")]
+    head = [line for text in warnings(report) for line in (f"**{escape(text)}**", "")]
     return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
 
 
@@ -233,7 +228,7 @@ def render_page(
         TEMPLATE,
         traces=[(f"{name}.perfetto.gz", _trace_url(each, ports)) for name, each in named if _is_short(each)],
         picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
-        warnings=_warnings(report),
+        warnings=warnings(report),
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
@@ -258,7 +253,7 @@ def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
     heads = [_short(escape_controls(head)) for head in columns(report)]
     found = sections(report)
-    heading = [wrap(text) for text in (*_warnings(report), *map(about, report.runs))]
+    heading = [wrap(text) for text in (*warnings(report), *map(about, report.runs))]
     parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
     parts += map(_notes, (*moment_sections(report), *step_notes(report)))
