@@ -126,7 +126,7 @@ def test_traffic_refutes_a_verdict_and_the_end_of_the_job_does_not(judge: Judge,
     assert ended is job.stalls[0]
     assert (ended.ended_ns, ended.resumed) == (7, bool(left))
     assert job.review(8, 60.0) == (None, None)
-    assert job.describe()["stalls"][0] | {"sentence": ""} == {
+    assert job.describe().stalls[0].model_dump() | {"sentence": ""} == {
         "verdict": "node", "sentence": "", "nodes": ["a"], "rails": [], "since_ms": 100_000,
         "since_uncertainty_ms": 10, "silent_ms": 2000, "push_after_ms": 0, "pushed": True, "ended_ms": 0,
         "resumed": bool(left), "evidence": ["node after 2.0"], "against": [], "not_known": [],

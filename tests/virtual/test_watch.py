@@ -137,7 +137,7 @@ def test_gateways_that_start_or_run_beside_each_other_say_the_same_and_take_one_
     stopped_ns = stop(fleet, first=0)
     run_until_told(fleet, stopped_ns)
     fleet.run(4)
-    (mine,), ((others,),) = stalls(fleet), [each.describe()["stalls"] for each in other.verdicts]
+    (mine,), ((others,),) = stalls(fleet), [each.describe().model_dump()["stalls"] for each in other.verdicts]
     (alert,) = alertmanager(fleet).firing()
     assert len(captures(fleet, "stall-node")) == 1
     fleet.restart_gateway()
