@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
+from ibpulse.core.answers.silence import SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
 from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Stall, Verdict, follow, judge, lasting, latest
@@ -31,8 +31,10 @@ class Heard:
         return self.clock.bounds(low_ms, high_ms) if self.clock else (low_ms / 1000, high_ms / 1000)
 
 
-def _instants(answer: SilenceAnswer) -> list[MomentAnswer | None]:
-    return [moment for rail in answer.rails for moment in (rail.sent, rail.received)]
+def _instants(answer: SilenceAnswer, later_ms: int = 0) -> list[tuple[int, int] | None]:
+    """The last bytes of all rails, this much later."""
+    moments = [moment for rail in answer.rails for moment in (rail.sent, rail.received)]
+    return [(moment.ms + later_ms, moment.uncertainty_ms) if moment else None for moment in moments]
 
 
 @dataclass(slots=True)
@@ -61,10 +63,16 @@ class WatchedJob:
         return lasting(self.stalls)
 
     def hear(self, node: str, answer: SilenceAnswer, clock: MeasuredOffset | None) -> None:
-        """Take over an answer of a node. The order of nodes is the same however long ago they stopped."""
+        """Take over an answer of a node. The order of nodes is the same however long ago they stopped.
+
+        A wall clock that was set, as after the machine was suspended, moves all times of the node, and no last byte.
+        """
         old = self.nodes.get(node)
-        same = old is not None and old.clock is not None and _instants(old.answer) == _instants(answer)
-        self.nodes[node] = Heard(answer, old.clock if old and same else clock)
+        if old and old.clock:
+            for moved_ms in {0, answer.since_ms - old.answer.since_ms}:
+                if _instants(old.answer, moved_ms) == _instants(answer):
+                    clock = old.clock.set_forward(moved_ms)
+        self.nodes[node] = Heard(answer, clock)
 
     def review(
         self, now_ns: int, unexplained_seconds: float, strangers: Mapping[str, str] = MappingProxyType({})
