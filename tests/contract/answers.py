@@ -47,6 +47,7 @@ def _get(*paths: str) -> list[Request]:
 NODE = (
     *_get("/", "/api/docs", "/-/healthy", "/-/ready"),
     *_get("/api/v1/ports", "/api/v1/topology", "/api/v1/clock", "/api/v1/jobs", "/api/v1/silences"),
+    *_get("/api/v1/verdicts"),
     *_get(f"/api/v1/window?{SPAN}&format=json", f"/api/v1/window?{SPAN}&format=csv&unit=utilization"),
     *_get(f"/api/v1/window?{SPAN}&format=npy&statistic=mean", f"/api/v1/window?{SPAN}&format=grafana&port=mlx5_1"),
     *_get("/api/v1/window?last=50ms&format=json&uncertainty=true&direction=transmit&port=mlx5_0:1"),

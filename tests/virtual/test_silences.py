@@ -40,6 +40,12 @@ def stall(node: Node) -> list[float]:
     return [*node.metrics().find("ibpulse_job_stall").values()]
 
 
+def verdicts(node: Node) -> list[dict[str, Any]]:
+    (job,) = node.get("/api/v1/verdicts")["jobs"]
+    assert (job["job_id"], job["scheduler"], job["armed"]) == (JOB, "simulated", True)
+    return list(job["stalls"])
+
+
 def stalls(node: Node) -> list[Event]:
     return node.events("job-stalled")
 
@@ -83,9 +89,14 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_three_minu
         assert stall(node) == [0]
         node.run(10)
         assert stall(node) == [1]
+        (found,) = verdicts(node)
+        assert (found["verdict"], found["push_after_ms"], found["pushed"]) == ("unknown", 600_000, True)
+        assert found["silent_ms"] == pytest.approx(602_500, abs=1000)
         node.play("dense")
         node.run(3)
         assert stall(node) == [0]
+        (found,) = verdicts(node)
+        assert (found["resumed"], found["ended_ms"] - found["since_ms"]) == (True, pytest.approx(603_500, abs=1000))
         assert [each.text for each in node.events("job-resumed")] == ["job 1001 moves bytes again"]
         # a silence as long as the last one is a pause of this job
         node.play("idle")
@@ -179,6 +190,10 @@ def test_a_step_of_the_clock_does_not_change_the_length_of_a_silence(seconds: fl
         assert stall(node) == [0]
         (rail, _) = silence(node)["rails"]
         assert abs(node.clock.time_ns() / 1e6 - rail["sent"]["ms"] - 6000) < 400
+        # it is the same silence, on the new clock
+        (found,) = verdicts(node)
+        assert (found["since_ms"], found["ended_ms"]) == (rail["sent"]["ms"], None)
+        assert (len(stalls(node)), node.events("job-resumed")) == (1, [])
 
 
 def test_a_silence_that_a_checkpoint_explains_for_a_while_is_told_once(

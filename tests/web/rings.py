@@ -193,6 +193,7 @@ def given_parts(
         events=EventLog() if events is None else events,
         supervisor=GivenSupervisor(slots, known_ports, heartbeat_age_seconds),
         jobs=GivenJobs(jobs),
+        silences=SimpleNamespace(verdicts=list),
         captures=captures or given_captures(FlightRecorder(reader, CaptureOptions(Path("nowhere"), name), clock), name),
         fabric=fabric,
         readiness=ready,

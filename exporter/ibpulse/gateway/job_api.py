@@ -20,10 +20,11 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, encode_npy
+from ibpulse.core.answers.silence import VerdictsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
+from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation, text
 from ibpulse.core.http.requests import (
     MAX_POINTS,
     RESOLUTION,
@@ -427,10 +428,11 @@ def job_router(parts: GatewayParts) -> APIRouter:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
         return _json(describe_jobs(parts.table.rows()))
 
-    @router.get("/api/v1/verdicts", **operation("list_verdicts", _members("The watched jobs.")))
+    @router.get("/api/v1/verdicts", **operation("list_verdicts", model(VerdictsAnswer, "The watched jobs.")))
     async def verdicts() -> Response:
         """The jobs that are watched for silence, with the verdicts on their last stalls."""
-        return _json({"jobs": [job.describe() for job in parts.verdicts]})
+        found = VerdictsAnswer.model_construct(jobs=[job.describe() for job in parts.verdicts])
+        return Response(found.encode(), media_type="application/json")
 
     events = text("Events like those of a node's stream.", MEDIA_TYPE)
 

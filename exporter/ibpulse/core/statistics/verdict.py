@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Literal
@@ -51,6 +51,10 @@ LEAD_SECONDS = 0.05
 # a silence at the end of a step has at least this part of the longest regular one, its traffic this part of any other's
 STEP_PART = 2 / 3
 MAX_NAMED = 4
+# of a job, the last one first
+MAX_STALLS = 10
+# of one silence, the moment of the last byte differs by less from judgement to judgement
+SAME_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,8 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
     It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
-    after `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`),
-    and at least twice the longest that ended by itself.
+    after `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`)
+    and at least after twice the longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
     newest = max((node.known_until for node in ordered.values()), default=0.0)
@@ -477,7 +481,8 @@ def _find_doubts(case: _Case) -> Iterator[str]:
         yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
     for name, node in case.here.items():
         if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
-            yield f"the last byte of {name}, to {_span(node.sent[1] - node.sent[0])}: missing samples or its clock"
+            apart = _span(node.sent[1] - node.sent[0])
+            yield f"the last byte of {name} to better than {apart}: samples are missing, or its clock is inexact"
 
 
 def _when(moment: Moment, since: Moment) -> str:
@@ -485,7 +490,7 @@ def _when(moment: Moment, since: Moment) -> str:
     apart = _middle(moment) - _middle(since)
     doubt = (moment[1] - moment[0] + since[1] - since[0]) / 2
     if abs(apart) <= doubt:
-        return f"at the last byte of the job, to {_span(doubt)}"
+        return f"within {_span(doubt)} of the last byte of the job"
     return f"{_span(abs(apart))} {'before' if apart < 0 else 'after'} the last byte of the job"
 
 
@@ -499,3 +504,67 @@ def _names(names: Iterable[str]) -> str:
     known = list(names)
     more = len(known) - MAX_NAMED
     return ", ".join(known) if more <= 0 else f"{', '.join(known[:MAX_NAMED])} and {more} more"
+
+
+@dataclass(slots=True)
+class Stall:
+    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
+
+    It is `pushed` once it has lasted for as long as its verdict wants. `said` are the kinds that were logged and
+    counted, each once: verdicts may alternate.
+    """
+
+    verdict: Verdict
+    pushed: bool = False
+    ended_ns: int | None = None
+    resumed: bool = False
+    said: set[Kind] = field(default_factory=set)
+
+    def update(self, verdict: Verdict) -> None:
+        """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.
+
+        Nodes that forget their past, as daemons that restart, take no answer back.
+        """
+        old = self.verdict
+        same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
+        known = len(verdict.unknown) >= len(old.unknown)
+        if verdict.kind == "unknown" and old.kind != "unknown":
+            verdict = replace(old, seconds=verdict.seconds)
+        elif same and known:
+            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
+        self.verdict = verdict
+        self.pushed |= verdict.stalled
+
+    def move(self, seconds: float) -> None:
+        """Put its begin on a clock that was set forward by this."""
+        low, high = self.verdict.since
+        self.verdict = replace(self.verdict, since=(low + seconds, high + seconds))
+
+
+def lasting(stalls: Sequence[Stall]) -> Stall | None:
+    """The stall that lasts, if these are those of a job, the last one first."""
+    return stalls[0] if stalls and stalls[0].ended_ns is None else None
+
+
+def follow(
+    stalls: list[Stall], verdict: Verdict | None, last: Moment | None, now_ns: int, *, over: bool = False
+) -> tuple[Stall | None, Stall | None]:
+    """Take over a new judgement of a job; the stall that began, and the one that ended.
+
+    `stalls` are those so far, the last one first; the last byte of the job passed at `last`, None if that is not known.
+    The job is `over` if no node has it any more.
+    """
+    old, ended = lasting(stalls), None
+    if old and not verdict and not over and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
+        # nobody answers, or storage explains it: no traffic has refuted it
+        return None, None
+    if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
+        old.ended_ns, old.resumed, ended = now_ns, not over, old
+    if verdict is None:
+        return None, ended
+    if old and not ended:
+        old.update(verdict)
+        return None, None
+    begun = Stall(verdict, pushed=verdict.stalled)
+    stalls[:] = [begun, *stalls][:MAX_STALLS]
+    return begun, ended
