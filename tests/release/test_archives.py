@@ -12,7 +12,18 @@ import pytest
 
 from ibpulse import __version__
 from ibpulse.base.errors import ConfigError
-from tools.release import ARCHIVES, ROOT, absolute, archive, files_of, notes, point_at, write_archives, write_checksums
+from tools.release import (
+    ARCHIVES,
+    ROOT,
+    absolute,
+    archive,
+    files_of,
+    notes,
+    point_at,
+    run,
+    write_archives,
+    write_checksums,
+)
 
 CHANGES = "# Changelog\n\n## 0.3.0 (not released)\n\n- new\n\n## 0.2.0 (2026-12-01)\n\n- old\n- older\n"
 
@@ -96,3 +107,9 @@ def test_the_wheel_of_a_release_names_its_pages(tmp_path: Path) -> None:
 def test_another_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not the address of a repository"):
         point_at(address, "v1.2.3", tmp_path)
+
+
+@pytest.mark.real("process")
+def test_a_program_that_fails_ends_the_release_with_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^sh -c failed with exit code 3, so there is no release$"):
+        run(["sh", "-c", "exit 3"], tmp_path)

@@ -108,7 +108,7 @@ class Shell:
         """Run a line, and return what was printed meanwhile."""
         assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(f"{line}\necho; echo END OF LINE $?\n")
+        self.process.stdin.write(f"{line}\nstatus=$?; echo; echo END OF LINE $status\n")
         self.process.stdin.flush()
         printed = []
         for text in self.process.stdout:
@@ -193,7 +193,7 @@ def run_page(page: Path, there: Shell) -> None:
         for written in re.findall(r" -o (\S+)", line):
             there.run(f"test -s {written}")
     if name(page) == "docs/testing.md":
-        assert "8 rails" in there.run("ibpulse doctor --no-look --path.sysfs=report/sys")
+        assert "8 devices answer" in there.run("ibpulse doctor --no-look --path.sysfs=report/sys")
 
 
 @pytest.mark.timeout(1500)
