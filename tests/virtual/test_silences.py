@@ -90,7 +90,7 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_three_minu
         node.run(10)
         assert stall(node) == [1]
         (found,) = verdicts(node)
-        assert (found["verdict"], found["push_after_ms"], found["pushed"]) == ("unknown", 600_000, True)
+        assert (found["verdict"], found["push_after_ms"], found["pushed"]) == ("unknown", 180_000, True)
         assert found["silent_ms"] == pytest.approx(602_500, abs=1000)
         node.play("dense")
         node.run(3)
