@@ -17,16 +17,7 @@ from dataclasses import dataclass, replace
 from ibpulse.base.text import link_rate_text, percent
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.models.collectives import HIERARCHICAL, RING
-from ibpulse.workbench.nccl.results import (
-    ALGORITHMS,
-    COLLNET,
-    TREE,
-    BenchmarkRun,
-    Measurement,
-    bus_factor,
-    node_bytes,
-    plain_algorithm,
-)
+from ibpulse.workbench.nccl import results
 
 NETWORK, GPU_LINKS, PORT = "network", "GPU links", "port"
 MIN_GRADED_BYTES = 10**9
@@ -79,7 +70,7 @@ class Theory:
 class GradedResult:
     """A measurement with its bound and its grade: `good`, `fair`, `poor`, or empty with the `reason`."""
 
-    row: Measurement
+    row: results.Measurement
     theory: Theory
     grade: str = ""
     reason: str = ""
@@ -92,7 +83,7 @@ class GradedResult:
         return least, most
 
 
-def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> GradedResult:
+def grade(run: results.BenchmarkRun, row: results.Measurement, hardware: KnownHardware) -> GradedResult:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
     if run.form.startswith("perftest"):
         if hardware.rail_bytes_per_second is None:
@@ -111,7 +102,7 @@ def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> Grade
     return _graded(row, theory)
 
 
-def _graded(row: Measurement, theory: Theory) -> GradedResult:
+def _graded(row: results.Measurement, theory: Theory) -> GradedResult:
     """The grade that every algorithm leads to, if there is one."""
     least, most = GradedResult(row, theory).ratios
     all_to_all = theory.tier == NETWORK and row.collective == "alltoall"
@@ -127,12 +118,12 @@ def _graded(row: Measurement, theory: Theory) -> GradedResult:
     return GradedResult(row, theory, "fair")
 
 
-def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: KnownHardware) -> Theory:
+def bound_of(row: results.Measurement, ranks: int | None, nodes: int | None, hardware: KnownHardware) -> Theory:
     """The bound of the bus bandwidth of a collective.
 
     Bus bandwidth is `bus_factor` × S / t, and t is at least bytes / rate on each tier.
     """
-    known = ALGORITHMS.get(row.collective, ())
+    known = results.ALGORITHMS.get(row.collective, ())
     if not known:
         return Theory(missing=() if row.collective else ("--collective",))
     missing = [flag for flag, value in (("--ranks", ranks), ("--nodes", nodes)) if not value]
@@ -140,19 +131,19 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         return Theory(missing=tuple(missing))
     if ranks % nodes:
         return Theory(missing=("--nodes",))
-    algorithm = plain_algorithm(hardware.algorithm or row.algorithm)
+    algorithm = results.plain_algorithm(hardware.algorithm or row.algorithm)
     # in-network reduction needs special switches, and is not what NCCL does by default
-    choices = [algorithm] if algorithm in known else [name for name in known if name != COLLNET]
+    choices = [algorithm] if algorithm in known else [name for name in known if name != results.COLLNET]
     if nodes == 1:
         return _inside_a_node(row, algorithm, hardware)
     rate = _network_rate(row, hardware)
     if rate is None:
         absent = (("--rails", hardware.rails), ("--rate", hardware.rail_bytes_per_second))
         return Theory(missing=tuple(flag for flag, value in absent if not value))
-    factor = bus_factor(row.collective, ranks) or 0.0
+    factor = results.bus_factor(row.collective, ranks) or 0.0
     bounds = []
     for name in choices:
-        sent = node_bytes(row.collective, name, 1.0, ranks, nodes)
+        sent = results.node_bytes(row.collective, name, 1.0, ranks, nodes)
         if sent:
             bounds.append((factor * rate / sent, NETWORK))
             inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_bytes_per_second)
@@ -168,13 +159,13 @@ def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate
     A GPU sends as much as a node with a ring; otherwise as in a ring over the ranks of its node alone.
     """
     members = ranks // nodes
-    if gpu_rate is None or algorithm not in (RING, TREE, HIERARCHICAL) or members == 1:
+    if gpu_rate is None or algorithm not in (RING, results.TREE, HIERARCHICAL) or members == 1:
         return None
-    outer, inner = bus_factor(collective, ranks), bus_factor(collective, members)
+    outer, inner = results.bus_factor(collective, ranks), results.bus_factor(collective, members)
     return gpu_rate if algorithm == RING or not outer or not inner else gpu_rate * outer / inner
 
 
-def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
+def _network_rate(row: results.Measurement, hardware: KnownHardware) -> float | None:
     """The line rate of the rails that an operation can use; SendRecv crosses between nodes from one rank only."""
     if hardware.rail_bytes_per_second is None:
         return None
@@ -183,7 +174,7 @@ def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
     return None if hardware.rails is None else hardware.rails * hardware.rail_bytes_per_second
 
 
-def _inside_a_node(row: Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
+def _inside_a_node(row: results.Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
     if hardware.gpu_bytes_per_second is None:
         return Theory(tier=GPU_LINKS, missing=("--gpu-rate",))
     if row.collective == "all_reduce" and algorithm != RING:
