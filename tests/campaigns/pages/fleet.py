@@ -192,7 +192,7 @@ class Fleet:
             return None
         return {
             "verdict": "node",
-            "sentence": f"{self.nodes[0]} sent its last byte 1.9 s or more before every other one",
+            "sentence": f"{self.nodes[0]} sent its last byte 1.9 s or more before every other node",
             "nodes": [self.nodes[0]],
             "rails": [],
             "since_ms": self.hung_ms,

@@ -342,13 +342,14 @@ def _judge_order(case: _Case) -> Verdict:
         name = found.nodes[0]
         push_after = None if case.regular is None else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
+        text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), [])
     sent = [node.sent for node in case.here.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
-    text = f"all {len(case.here)} nodes sent their last bytes within {_span(apart)}"
+    every = "both" if len(case.here) == 2 else f"all {len(case.here)}"
+    text = f"{every} nodes sent their last bytes within {_span(apart)}"
     return case.verdict("together", (), (), [text])
 
 
@@ -449,10 +450,11 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
     late = [one for one in late if one[2][0] > case.since[1]]
     for name, rail, lost in late:
         yield "link", f"{name} {rail} lost its link only {_when(lost, case.since)}"
+    whose = "" if len(case.here) == len(case.nodes) else " of the nodes with samples"
     if not late and all(each.active for _, _, each in case.rails()):
-        yield "link", "all rails of the nodes that answer have their links"
+        yield "link", f"all rails{whose} have their links"
     if all(_counted(each, case) for _, _, each in case.rails()):
-        yield "loss", "no rail has counted lost packets since the last byte"
+        yield "loss", f"no rail{whose} has counted lost packets since the last byte"
     found = _find_first(case)
     if len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
         yield "node", f"any of {_names(found.nodes)} may have been the first to stop sending"
