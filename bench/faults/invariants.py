@@ -13,11 +13,10 @@ from bench.faults.load import MAX_AGE_SECONDS
 from bench.faults.testbed import HEIGHT, LASTING_JOBS, WINDOW_SECONDS
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import load
+from ibpulse.core.statistics.plausible import STEPS
 
 HEALTHY_SECONDS = 5.0
 NOISE_SECONDS = 2.0
-# of a sample beside a fault, and of its rounding
-CAPTURE_UNCERTAINTY = 0.1
 # the longest gaps that a violation names
 MAX_SHOWN = 3
 # a peak stays in its window, and in the answers until the next second
@@ -126,7 +125,7 @@ def gateway_whole(evidence: Evidence) -> Iterator[Violation]:
 
 
 def captures_true(evidence: Evidence) -> Iterator[Violation]:
-    """No capture has a false rate, and one alert has one capture in its cool-down, whatever the wall clock does."""
+    """No capture has a rate above the truth and its own uncertainty; an alert has one capture in its cool-down."""
     lies = [one for one in evidence.happened if one.effect.lies]
     for path in [] if lies else (evidence.testbed.place / "captures").rglob("*.parquet"):
         try:
@@ -134,9 +133,14 @@ def captures_true(evidence: Evidence) -> Iterator[Violation]:
         except RecordingError:
             # it was displaced, or is of a disk that is full
             continue
-        most = float(np.nanmax(recording.bytes_per_second, initial=0.0))
-        if most > HEIGHT * (1 + CAPTURE_UNCERTAINTY):
-            yield Violation("captures true", evidence.end, f"{path.name}: {most:.4g} B/s, truth {HEIGHT:.4g}")
+        steps = recording.steps if recording.steps is not None else np.zeros(recording.bytes_per_second.shape)
+        # they are rounded to whole steps
+        bounds = HEIGHT * (1 + (steps + 1) / STEPS)
+        above = np.nan_to_num(recording.bytes_per_second - bounds)
+        if above.max(initial=0.0) > 0:
+            place = np.unravel_index(above.argmax(), above.shape)
+            most, bound = recording.bytes_per_second[place], bounds[place]
+            yield Violation("captures true", evidence.end, f"{path.name}: {most:.4g} B/s, truth {bound:.4g} at most")
     mine = [one.effect for one in evidence.happened if one.end >= evidence.begin]
     taken = [at for at in evidence.load.alert_captures if evidence.within(at)]
     # another life of the daemon, and one without space for captures, takes another one
