@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run workbench stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart release generated format lock clean
+.PHONY: help setup run workbench stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart release generated format lock clean kubernetes
 
 help: ## Show this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,7 +27,12 @@ test: ## Check everything that needs no hardware, in ten minutes (ARGS="tests/ri
 campaign-%: $(VENV)/dev.stamp ## Run a check of up to 20 minutes: live faults vm pages prometheus chart cluster image packages fuzz accuracy bench mutants
 	@$(BIN)/python -m tests.campaigns $*
 
-campaign-packages: $(VENV)/docs.stamp
+campaign-packages: $(VENV)/docs.stamp $(VENV)/release.stamp
+
+campaign-cluster: kubernetes
+
+kubernetes: $(VENV)/dev.stamp
+	@$(BIN)/python -m tests.campaigns.cluster.programs
 
 contract: $(VENV)/dev.stamp ## Write the goldens of tests/contract: what the program prints, answers and writes (ARGS=answers)
 	@$(BIN)/python -m tests.contract $(ARGS)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from bench.faults.evidence import Evidence
+from bench.faults.evidence import Evidence, seconds_of
 from bench.faults.invariants import INVARIANTS, Violation
 from bench.faults.load import Load
 from bench.faults.outcome import Cost, Judged, Outcome
@@ -78,7 +78,7 @@ class Campaign:
         found += self._judge_cost()
         if not answers:
             found.append(Violation("running", evidence.end, "the daemon does not answer any more; the campaign ends"))
-        self.outcome.episodes.append(Judged(mine, found, max(evidence.lost_seconds().values())))
+        self.outcome.episodes.append(Judged(mine, found, max(map(seconds_of, evidence.unsampled.values()))))
         names = ", ".join(str(one.occurrence) for one in mine) or "calm"
         self._say(f"{begin - self._begun:7.1f} s  {names}")
         for violation in found:

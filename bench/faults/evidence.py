@@ -79,12 +79,10 @@ class Evidence:
         ]
         return [*self.stalls, *((one.begin, one.end + one.effect.recovery_seconds) for one in mine)]
 
-    def lost_seconds(self) -> dict[str, float]:
-        """Seconds for which each device went unsampled, except while it suffered a fault itself."""
-        return {
-            device: sum(end - begin for begin, end in gaps(self._samples(device), self, self.suffering(device)))
-            for device in self.testbed.devices
-        }
+    @cached_property
+    def unsampled(self) -> dict[str, list[Span]]:
+        """The times in which each device went unsampled, except while it suffered a fault itself."""
+        return {device: [*gaps(self._samples(device), self, self.suffering(device))] for device in self.testbed.devices}
 
     def _samples(self, device: str) -> list[float]:
         """The times of the device's samples in the ring; none without a ring."""
@@ -122,6 +120,11 @@ def without(span: Span, excused: Sequence[Span]) -> Iterator[Span]:
             begin = max(begin, to)
     if begin < end:
         yield begin, end
+
+
+def seconds_of(spans: Iterable[Span]) -> float:
+    """The length of all of them together."""
+    return sum(end - begin for begin, end in spans)
 
 
 def excuses(spans: Sequence[Span], at: float) -> bool:

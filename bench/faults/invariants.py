@@ -8,16 +8,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from bench.faults.evidence import Evidence, excuses, gaps
+from bench.faults.evidence import Evidence, excuses, gaps, seconds_of
 from bench.faults.load import MAX_AGE_SECONDS
 from bench.faults.testbed import HEIGHT, LASTING_JOBS, WINDOW_SECONDS
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import load
+from ibpulse.core.statistics.plausible import STEPS
 
 HEALTHY_SECONDS = 5.0
 NOISE_SECONDS = 2.0
-# of a sample beside a fault, and of its rounding
-CAPTURE_UNCERTAINTY = 0.1
+# the longest gaps that a violation names
+MAX_SHOWN = 3
 # a peak stays in its window, and in the answers until the next second
 LINGER_SECONDS = WINDOW_SECONDS + 5.0
 
@@ -35,13 +36,16 @@ def sampled_on(evidence: Evidence) -> Iterator[Violation]:
     """Devices without a fault of their own are sampled throughout."""
     mine = [one for one in evidence.happened if one.end >= evidence.begin]
     # a busy machine costs the two daemons about the same, but neither the same moments nor the same short gaps
-    machine = 2 * sum(end - begin for begin, end in evidence.control_gaps)
+    machine = 2 * seconds_of(evidence.control_gaps)
     allowed = NOISE_SECONDS + machine + sum(one.effect.lost_seconds for one in mine)
-    for device, seconds in evidence.lost_seconds().items():
-        if seconds > allowed:
-            yield Violation(
-                "sampled on", evidence.begin, f"{device} unsampled for {seconds:.2f} s, allowed {allowed:.2f} s"
+    for device, spans in evidence.unsampled.items():
+        if (seconds := seconds_of(spans)) > allowed:
+            longest = ", ".join(
+                f"{end - begin:.2f} s {begin - evidence.begin:.2f} s after the start"
+                for begin, end in sorted(spans, key=lambda span: span[0] - span[1])[:MAX_SHOWN]
             )
+            value = f"{device} unsampled for {seconds:.2f} s, allowed {allowed:.2f} s; {len(spans)} times, {longest}"
+            yield Violation("sampled on", evidence.begin, value)
 
 
 def healthy(evidence: Evidence) -> Iterator[Violation]:
@@ -121,7 +125,7 @@ def gateway_whole(evidence: Evidence) -> Iterator[Violation]:
 
 
 def captures_true(evidence: Evidence) -> Iterator[Violation]:
-    """No capture has a false rate, and one alert has one capture in its cool-down, whatever the wall clock does."""
+    """No capture has a rate above the truth and its own uncertainty; an alert has one capture in its cool-down."""
     lies = [one for one in evidence.happened if one.effect.lies]
     for path in [] if lies else (evidence.testbed.place / "captures").rglob("*.parquet"):
         try:
@@ -129,9 +133,14 @@ def captures_true(evidence: Evidence) -> Iterator[Violation]:
         except RecordingError:
             # it was displaced, or is of a disk that is full
             continue
-        most = float(np.nanmax(recording.bytes_per_second, initial=0.0))
-        if most > HEIGHT * (1 + CAPTURE_UNCERTAINTY):
-            yield Violation("captures true", evidence.end, f"{path.name}: {most:.4g} B/s, truth {HEIGHT:.4g}")
+        steps = recording.steps if recording.steps is not None else np.zeros(recording.bytes_per_second.shape)
+        # they are rounded to whole steps
+        bounds = HEIGHT * (1 + (steps + 1) / STEPS)
+        above = np.nan_to_num(recording.bytes_per_second - bounds)
+        if above.max(initial=0.0) > 0:
+            place = np.unravel_index(above.argmax(), above.shape)
+            most, bound = recording.bytes_per_second[place], bounds[place]
+            yield Violation("captures true", evidence.end, f"{path.name}: {most:.4g} B/s, truth {bound:.4g} at most")
     mine = [one.effect for one in evidence.happened if one.end >= evidence.begin]
     taken = [at for at in evidence.load.alert_captures if evidence.within(at)]
     # another life of the daemon, and one without space for captures, takes another one

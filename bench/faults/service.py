@@ -102,7 +102,8 @@ class Service:
         self._stop.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        assert self._process is not None
+        if self._process is None:
+            return 0.0, 0, []
         children = self.child_pids() if self._process.poll() is None else []
         begun = time.monotonic()
         self._process.send_signal(signal.SIGTERM)

@@ -6,16 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ibpulse.core.statistics.balance import (
-    Balance,
-    RailRates,
-    RailSums,
-    balance_rails,
-    find_carriers,
-    jain_index,
-    join_groups,
-    weigh_rails,
-)
+from ibpulse.core.statistics import balance
 from ibpulse.core.statistics.moments import weighted_sums
 
 amounts = hnp.arrays(np.float64, st.integers(1, 16), elements=st.floats(1.0, 1e11))
@@ -29,17 +20,17 @@ def rails(*gigabytes: float) -> np.ndarray:
 @given(values=amounts, factor=st.floats(1e-3, 1e3), seed=st.integers(0, 9))
 def test_neither_scaling_nor_order_changes_fairness(values: np.ndarray, factor: float, seed: int) -> None:
     mixed = np.random.default_rng(seed).permutation(values) * factor
-    assert jain_index(mixed) == pytest.approx(jain_index(values))
+    assert balance.jain_index(mixed) == pytest.approx(balance.jain_index(values))
 
 
 @given(values=amounts)
 def test_fairness_follows_from_the_variation_of_the_rails(values: np.ndarray) -> None:
-    assert jain_index(values) == pytest.approx(1 / (1 + (values.std() / values.mean()) ** 2))
+    assert balance.jain_index(values) == pytest.approx(1 / (1 + (values.std() / values.mean()) ** 2))
 
 
 @given(values=hnp.arrays(np.float64, st.integers(2, 9), elements=st.floats(1.0, 1e11) | st.just(NAN)))
 def test_the_ratio_is_against_the_median_of_the_others(values: np.ndarray) -> None:
-    ratio = balance_rails(values).ratio
+    ratio = balance.balance_rails(values).ratio
     for rail, value in enumerate(values):
         others = np.delete(values, rail)
         others = others[~np.isnan(others)]
@@ -48,48 +39,48 @@ def test_the_ratio_is_against_the_median_of_the_others(values: np.ndarray) -> No
 
 
 def test_an_idle_rail_among_busy_siblings_is_named_and_not_slow() -> None:
-    found = balance_rails(rails(10, 10, 10, 0.2, 10, 10, 10, 10))
+    found = balance.balance_rails(rails(10, 10, 10, 0.2, 10, 10, 10, 10))
     assert np.flatnonzero(found.idle).tolist() == [3]
     assert not found.slow.any()
     assert found.active == 8
 
 
 def test_a_rail_at_half_speed_is_slow() -> None:
-    found = balance_rails(rails(10, 10, 5, 10))
+    found = balance.balance_rails(rails(10, 10, 5, 10))
     assert np.flatnonzero(found.slow).tolist() == [2]
     assert not found.idle.any()
 
 
 def test_rails_that_differ_as_healthy_ones_do_are_not_named() -> None:
-    found = balance_rails(rails(10, 9.9, 10.13, 9.95))
+    found = balance.balance_rails(rails(10, 9.9, 10.13, 9.95))
     assert not (found.idle | found.slow).any()
     assert found.fairness > 0.99
 
 
 def test_a_rail_that_takes_twice_as_long_for_the_same_bytes_is_slow() -> None:
-    found = balance_rails(rails(10, 10, 10, 10), active_rates=rails(40, 40, 20, 40))
+    found = balance.balance_rails(rails(10, 10, 10, 10), active_rates=rails(40, 40, 20, 40))
     assert np.flatnonzero(found.slow).tolist() == [2]
     assert found.fairness == pytest.approx(1.0)
 
 
 def test_silence_is_not_judged() -> None:
-    found = balance_rails(rails(0, 0, 0.05, 0))
+    found = balance.balance_rails(rails(0, 0, 0.05, 0))
     assert not (found.idle | found.slow).any()
-    nearly = balance_rails(rails(0.001, 0.05, 0.05, 0.05))
+    nearly = balance.balance_rails(rails(0.001, 0.05, 0.05, 0.05))
     assert not (nearly.idle | nearly.slow).any()
-    silent = balance_rails(np.zeros(4))
+    silent = balance.balance_rails(np.zeros(4))
     assert np.isnan(silent.fairness)
     assert np.isnan(silent.share).all()
     assert silent.active == 0
 
 
 def test_one_busy_rail_among_silent_ones_is_not_named() -> None:
-    assert not (found := balance_rails(rails(10, 0, 0, 0))).idle.any()
+    assert not (found := balance.balance_rails(rails(10, 0, 0, 0))).idle.any()
     assert found.fairness == pytest.approx(0.25)
 
 
 def test_an_unobserved_rail_is_ignored() -> None:
-    found = balance_rails(rails(10, NAN, 10, 0))
+    found = balance.balance_rails(rails(10, NAN, 10, 0))
     assert found.fairness == pytest.approx(2 / 3)
     assert found.idle.tolist() == [False, False, False, True]
     assert np.isnan(found.share[1])
@@ -97,14 +88,14 @@ def test_an_unobserved_rail_is_ignored() -> None:
 
 @pytest.mark.parametrize("values", [[], [NAN]])
 def test_no_rails_have_no_balance(values: list[float]) -> None:
-    found = balance_rails(np.array(values))
+    found = balance.balance_rails(np.array(values))
     assert np.isnan(found.fairness)
     assert found.active == 0
     assert not found.idle.any()
 
 
 def test_a_single_rail_is_fair_and_has_no_sibling_to_be_judged_by() -> None:
-    found = balance_rails(rails(10))
+    found = balance.balance_rails(rails(10))
     assert found.fairness == pytest.approx(1.0)
     assert np.isnan(found.ratio[0])
     assert not (found.idle | found.slow).any()
@@ -113,10 +104,10 @@ def test_a_single_rail_is_fair_and_has_no_sibling_to_be_judged_by() -> None:
 # rails whose traffic runs on
 
 
-def sums_of_ticks(rates: np.ndarray, up: np.ndarray | None = None) -> RailSums:
+def sums_of_ticks(rates: np.ndarray, up: np.ndarray | None = None) -> balance.RailSums:
     """Sums of rates (rails, 2, ticks) of 10 ms each."""
     seconds = np.full(rates.shape, 0.01)
-    return RailSums(
+    return balance.RailSums(
         weighted_sums(rates, seconds, rates > 0.1e9),
         (rates * seconds).sum(axis=-1),
         seconds[:, 0].sum(axis=-1),
@@ -137,17 +128,17 @@ def test_the_rates_of_rails_are_those_of_both_directions() -> None:
 
 
 def test_a_rail_without_observed_time_has_no_rate() -> None:
-    nothing = RailSums(np.zeros((2, 2, 4)), np.zeros((2, 2)), np.zeros(2), np.array([True, False]))
+    nothing = balance.RailSums(np.zeros((2, 2, 4)), np.zeros((2, 2)), np.zeros(2), np.array([True, False]))
     np.testing.assert_array_equal(nothing.mean_rates(), [NAN, 0.0])
 
 
 def weigh(rates: np.ndarray, spans: tuple[int, ...] = (3, 10, 60)) -> tuple[list[int], list[int], float]:
     """Idle rails, slow rails and fairness from rates (rails, 2, ticks), whose last tick is now."""
 
-    def rates_of(seconds: int) -> RailRates:
+    def rates_of(seconds: int) -> balance.RailRates:
         return sums_of_ticks(rates[:, :, -100 * seconds :]).rates()
 
-    found = weigh_rails(rates_of, spans, 60)
+    found = balance.weigh_rails(rates_of, spans, 60)
     return np.flatnonzero(found.idle).tolist(), np.flatnonzero(found.slow).tolist(), found.fairness
 
 
@@ -175,11 +166,11 @@ def test_a_rail_is_called_slow_over_ten_seconds_at_least() -> None:
 def test_no_span_is_longer_than_what_is_kept() -> None:
     asked: list[int] = []
 
-    def rates_of(seconds: int) -> RailRates:
+    def rates_of(seconds: int) -> balance.RailRates:
         asked.append(seconds)
         return sums_of_ticks(np.zeros((2, 2, 100))).rates()
 
-    weigh_rails(rates_of, (3, 10, 60), 5)
+    balance.weigh_rails(rates_of, (3, 10, 60), 5)
     assert asked == [3, 5, 5, 5]
 
 
@@ -195,22 +186,22 @@ def test_no_span_is_longer_than_what_is_kept() -> None:
     ],
 )
 def test_a_rail_carries_traffic_from_a_twentieth_of_the_busiest_on(amounts: list[float], carrying: list[bool]) -> None:
-    np.testing.assert_array_equal(find_carriers(np.array(amounts)), carrying)
+    np.testing.assert_array_equal(balance.find_carriers(np.array(amounts)), carrying)
 
 
 # groups of rails
 
 
-def in_groups(values: np.ndarray, groups: list[list[int]]) -> Balance:
+def in_groups(values: np.ndarray, groups: list[list[int]]) -> balance.Balance:
     places = [np.array(group, dtype=np.intp) for group in groups]
-    return join_groups(places, [balance_rails(values[group]) for group in places])
+    return balance.join_groups(places, [balance.balance_rails(values[group]) for group in places])
 
 
 def test_rails_are_only_compared_within_their_group() -> None:
     found = in_groups(rails(10, 0, 10, 0, 10, 0.1, 10, 0), [[0, 2, 4, 6], [1, 3, 5, 7]])
     assert not (found.idle | found.slow).any()
     assert (found.fairness, found.active) == (pytest.approx(8 / (4 / 1 + 4 / 0.25)), 4)
-    assert balance_rails(rails(10, 0, 10, 0, 10, 0, 10, 0)).idle.tolist() == [False, True] * 4
+    assert balance.balance_rails(rails(10, 0, 10, 0, 10, 0, 10, 0)).idle.tolist() == [False, True] * 4
 
 
 def test_the_values_of_a_rail_stay_in_its_place() -> None:
@@ -225,17 +216,17 @@ def test_the_values_of_a_rail_stay_in_its_place() -> None:
 def test_fairness_of_groups_is_that_of_bytes_by_the_mean_of_the_group(values: np.ndarray, cut: int) -> None:
     found = in_groups(values, [list(range(cut)), list(range(cut, 9))])
     relative = np.concatenate([values[:cut] / values[:cut].mean(), values[cut:] / values[cut:].mean()])
-    assert found.fairness == pytest.approx(jain_index(relative))
+    assert found.fairness == pytest.approx(balance.jain_index(relative))
 
 
 def test_silent_and_unobserved_rails_of_a_group_weigh_as_in_one() -> None:
     silent = in_groups(rails(10, 0, NAN, 10, 0, 0), [[0, 1, 2, 3], [4, 5]])
-    assert silent.fairness == pytest.approx(balance_rails(rails(10, 0, NAN, 10)).fairness)
+    assert silent.fairness == pytest.approx(balance.balance_rails(rails(10, 0, NAN, 10)).fairness)
     assert np.isnan(in_groups(rails(0, 0, NAN, NAN), [[0, 1], [2, 3]]).fairness)
 
 
 def test_what_is_not_judged_keeps_its_active_rails_only() -> None:
-    found = balance_rails(rails(10, 0, 10)).unjudged()
+    found = balance.balance_rails(rails(10, 0, 10)).unjudged()
     assert (found.active, np.isnan(found.fairness), found.idle.any(), found.slow.any()) == (2, True, False, False)
     assert np.isnan(found.share).all()
     assert np.isnan(found.ratio).all()

@@ -179,6 +179,12 @@ def test_remarks(counted: dict[Signal, tuple[int, int]], infiniband: bool, begin
     assert not found or found[0].startswith(begin)
 
 
+def test_readings_that_are_too_far_apart_are_told() -> None:
+    assert find_remarks(readings({CNP: (3, 4, 5)}, every=100), False) == []
+    (found,) = find_remarks(readings({CNP: (3, 4, 5)}, every=120), False)
+    assert found == "its counters are read only every 1.2 s, so slow traffic is unknown"
+
+
 def tally(**parts: tuple[float, dict[int, float]]) -> np.ndarray:
     out = np.zeros((CODES, 1 + GAINS))
     codes = {"source": SOURCE, "path": PATH, "receiver": RECEIVER, "loss": LOSS, "link": LINK, "peak": PEAK}

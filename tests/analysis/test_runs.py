@@ -207,7 +207,7 @@ def test_scaling_rates_and_threshold_scales_only_the_bytes(values: list[float], 
 
 def test_three_missing_samples_cut_off_a_run() -> None:
     runs = split([0, 5, 5, NAN, NAN, NAN, 5, 0, 5, 0])
-    assert runs.seconds[runs.bursts()].tolist() == [TICK]
+    assert runs.seconds[runs.complete(burst=True)].tolist() == [TICK]
     assert runs.censored_seconds() == pytest.approx(TICK * (1 + 2 + 1))
     assert runs.begun.tolist() == [False, True, False, True, True]
     assert runs.ended.tolist() == [True, False, True, True, True]

@@ -154,7 +154,7 @@ def test_kind_nodes_and_rails(
     found = certain(nodes)
     assert (case, found.kind, found.nodes) == (case, kind, names)
     assert rails is None or found.rails == rails
-    assert found.push_after == {"link": 0.0, "loss": 0.0, "node": 7.0}.get(kind, 600.0)
+    assert found.push_after == {"link": 0.0, "loss": 0.0, "node": 7.0}.get(kind, 180.0)
 
 
 @for_each(
@@ -214,12 +214,12 @@ def test_bytes_that_are_sent_again_and_received_by_nobody_are_no_traffic() -> No
 @for_each(
     [
         # traffic lasts for a second between two silences: it ended as in each step, or was cut off
-        (0.0, 0.0, 45.0, 600.0),
+        (0.0, 0.0, 45.0, 180.0),
         (0.0, 0.0, 400.0, 800.0),
         (0.5, 0.5, 5.0, 60.0),
         (0.5, 0.5, 45.0, 90.0),
-        (0.3, 0.3, 5.0, 600.0),
-        (0.5, 0.0, 5.0, 600.0),
+        (0.3, 0.3, 5.0, 180.0),
+        (0.5, 0.0, 5.0, 180.0),
     ]
 )
 def test_what_looks_like_a_pause_is_worth_telling_later(first: float, second: float, longest: float, at: float) -> None:
@@ -238,7 +238,7 @@ def ending(early: float, longest: float) -> NodeSilence:
 
 def test_a_packet_sent_again_during_a_checkpoint_is_worth_telling_late() -> None:
     nodes = job(n1=with_rail(node(storage=(NOW - 2, NOW - 1)), retried=(STOP + 4, STOP + 5)))
-    assert (certain(nodes).kind, certain(nodes).push_after) == ("loss", 600.0)
+    assert (certain(nodes).kind, certain(nodes).push_after) == ("loss", 180.0)
 
 
 def test_the_first_steps_may_take_minutes() -> None:
@@ -268,7 +268,7 @@ def test_a_node_that_ends_a_step_with_the_others_and_begins_none_may_evaluate_al
     # the others pause for a second after the step and send for 0.2 s in the next one
     nodes = {name: paused(node(), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0)) for name in NAMES}
     nodes["n2"] = paused(node(STOP - 1.2), (STOP - 3.2, 1.0))
-    assert (certain(nodes).kind, certain(nodes).nodes, certain(nodes).push_after) == ("node", ("n2",), 600.0)
+    assert (certain(nodes).kind, certain(nodes).nodes, certain(nodes).push_after) == ("node", ("n2",), 180.0)
     # the job has shown for how long it evaluates
     nodes["n2"] = paused(node(STOP - 1.2), (STOP - 60, 30.0), (STOP - 3.2, 1.0))
     others = paused(node(), (STOP - 59, 29.0), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0))

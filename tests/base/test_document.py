@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,8 @@ def test_control_characters_of_names_are_escaped() -> None:
 
 def test_a_page_escapes_its_sections() -> None:
     hostile = Section("<b>", ("rail",), [("<i>",)], ["<u>"])
-    page = render_page("<s>", warnings=["<q>"], picture="", picture_text="", sections=[TABLE, hostile])
+    template = Path(__file__).parents[2] / "exporter/ibpulse/workbench/fleet/report.html.j2"
+    page = render_page("<s>", template, warnings=["<q>"], abouts=(), findings=(), sections=[TABLE, hostile])
     assert page.count("<table>") == 2
     assert '<tr><th scope="row">mlx5_10</th><td>20</td></tr>' in page
     for tag in ("<b>", "<i>", "<u>", "<s>", "<q>"):

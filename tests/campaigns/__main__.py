@@ -44,7 +44,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "chart": [pytest("tests/campaigns/chart")],
     "cluster": [[*PYTHON, "tests.campaigns.cluster"]],
     "image": [[*PYTHON, "tests.campaigns.cluster.image"]],
-    "packages": [pytest("tests/campaigns/packages")],
+    "packages": [pytest("tests/campaigns/packages"), [*PYTHON, "tests.campaigns.packages.on_a_clean_root"]],
     "fuzz": [pytest("-s", *FUZZED)],
     "accuracy": [bench("bench.accuracy")],
     "bench": [bench("bench", "--quick")],

@@ -47,9 +47,11 @@ def _get(*paths: str) -> list[Request]:
 NODE = (
     *_get("/", "/api/docs", "/-/healthy", "/-/ready"),
     *_get("/api/v1/ports", "/api/v1/topology", "/api/v1/clock", "/api/v1/jobs", "/api/v1/silences"),
+    *_get("/api/v1/verdicts"),
     *_get(f"/api/v1/window?{SPAN}&format=json", f"/api/v1/window?{SPAN}&format=csv&unit=utilization"),
     *_get(f"/api/v1/window?{SPAN}&format=npy&statistic=mean", f"/api/v1/window?{SPAN}&format=grafana&port=mlx5_1"),
     *_get("/api/v1/window?last=50ms&format=json&uncertainty=true&direction=transmit&port=mlx5_0:1"),
+    *_get("/api/v1/window?last=300ms&resolution=100ms&signals=true&direction=transmit&port=mlx5_0:1"),
     *_get(f"/api/v1/window?{SPAN}&format=json&job=7", "/api/v1/summary?last=10s", "/api/v1/summary?last=5s&job=7"),
     *_get("/api/v1/limits?last=10s", "/api/v1/limits?last=5s&job=7"),
     *_get("/api/v1/events", "/api/v1/events?last=1m&kind=port-state&port=mlx5_1&limit=1"),
@@ -137,7 +139,7 @@ def _of_fleet(fleet: Fleet) -> Iterable[Golden]:
     fleet.run(4)
     streams = {
         "node-0: GET /api/v1/stream": node.view("/api/v1/stream"),
-        "gateway: GET /node/node-1/api/v1/stream": fleet.view("/node/node-1/api/v1/stream"),
+        "gateway: GET /node/node-1/api/v1/stream?signals=true": fleet.view("/node/node-1/api/v1/stream?signals=true"),
         "gateway: GET /api/v1/jobs/7/stream": fleet.view("/api/v1/jobs/7/stream"),
     }
     fleet.run(1.3)

@@ -90,7 +90,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "model": (
         "model --model=qwen2.5-7b --nodes=2 --rails=7 --algorithm=ring --recompute=none --step=315ms",
         "model --model=mixtral-8x7b --nodes=2 --format=json",
-        "model job.yaml --measured=39.5GB",
+        "model job.yaml",
         "model config.json --nodes=2",
         "model --job=qwen2.5-7b-fsdp --step=315ms --against=lossy.parquet -o steps.png",
         "model",

@@ -11,16 +11,8 @@ from typing import Any
 
 import pytest
 
-from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine
+from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine, gpudirect
 from ibpulse.agent.doctor.facts import Facts, GpuDirectFacts, Mount, PciFacts
-from ibpulse.agent.doctor.gpudirect import (
-    find_ports_between,
-    find_redirect,
-    find_relaxed_ordering,
-    read_config,
-    read_gpudirect,
-    read_iommu,
-)
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import DevicePlace, Gpu, Topology
 from tests.doctor.making import make_facts, make_port
@@ -66,7 +58,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def read(machine: Machine) -> GpuDirectFacts:
     options = DoctorOptions(sysfs=machine.root, root=machine.root.parent)
-    return read_gpudirect(options, Inventory(machine.root).scan())
+    return gpudirect.read_gpudirect(options, Inventory(machine.root).scan())
 
 
 def write(machine: Machine, address: str, name: str, content: bytes) -> None:
@@ -77,60 +69,60 @@ def write(machine: Machine, address: str, name: str, content: bytes) -> None:
 
 @pytest.mark.parametrize(("control", "enabled"), [(0x2810, True), (0x2800, False), (0xFFFF, None), (0x0010, True)])
 def test_relaxed_ordering_is_bit_4_of_device_control(control: int, enabled: bool | None) -> None:
-    assert find_relaxed_ordering(make_config(control)) is enabled
+    assert gpudirect.find_relaxed_ordering(make_config(control)) is enabled
 
 
 @pytest.mark.parametrize(
     ("acs", "redirects"), [(0x1D, True), (0x04, True), (0x08, True), (0x00, False), (0x73, False), (None, False)]
 )
 def test_requests_or_completions_are_redirected_by_bits_2_and_3(acs: int | None, redirects: bool) -> None:
-    assert find_redirect(make_config(acs=acs)) is redirects
+    assert gpudirect.find_redirect(make_config(acs=acs)) is redirects
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 0x60, 0x69])
 def test_a_config_that_is_cut_before_device_control_says_nothing(size: int) -> None:
-    assert find_relaxed_ordering(make_config()[:size]) is None
-    assert find_redirect(make_config()[:size]) is None
+    assert gpudirect.find_relaxed_ordering(make_config()[:size]) is None
+    assert gpudirect.find_redirect(make_config()[:size]) is None
 
 
 @pytest.mark.parametrize("size", [0x6A, 256, 0x104, 0x2A0, 0x2A7])
 def test_device_control_is_read_without_acs(size: int) -> None:
-    assert find_relaxed_ordering(make_config()[:size]) is True
-    assert find_redirect(make_config()[:size]) is None
+    assert gpudirect.find_relaxed_ordering(make_config()[:size]) is True
+    assert gpudirect.find_redirect(make_config()[:size]) is None
 
 
 def test_lists_that_are_loops_end() -> None:
     config = bytearray(make_config(acs=None))
     config[0x41] = 0x40
     struct.pack_into("<I", config, 0x100, 0x0001 | 2 << 16 | 0x100 << 20)
-    assert find_relaxed_ordering(bytes(config)) is None
-    assert find_redirect(bytes(config)) is None
+    assert gpudirect.find_relaxed_ordering(bytes(config)) is None
+    assert gpudirect.find_redirect(bytes(config)) is None
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\x00", b"\x10"])
 def test_a_function_that_fell_off_the_bus_says_nothing(byte: bytes) -> None:
-    assert find_relaxed_ordering(byte * 4096) is None
-    assert find_redirect(b"\xff" * 4096) is None
+    assert gpudirect.find_relaxed_ordering(byte * 4096) is None
+    assert gpudirect.find_redirect(b"\xff" * 4096) is None
 
 
 def test_a_function_without_a_list_of_capabilities_says_nothing() -> None:
     config = bytearray(make_config())
     config[0x06] = 0
-    assert find_relaxed_ordering(bytes(config)) is None
+    assert gpudirect.find_relaxed_ordering(bytes(config)) is None
 
 
 def test_no_more_than_a_config_space_is_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(make_config() + bytes(10**6))
-    assert read_config(str(tmp_path / "config")) == make_config()
-    assert read_config(str(tmp_path / "none")) == b""
+    assert gpudirect.read_config(str(tmp_path / "config")) == make_config()
+    assert gpudirect.read_config(str(tmp_path / "none")) == b""
 
 
 def test_ports_between_are_those_below_the_shared_one() -> None:
     nic, gpu = ("pci0000:15", "a", "b", "c", "nic"), ("pci0000:15", "a", "b", "d", "gpu")
-    assert find_ports_between(nic, gpu) == ("c", "d")
-    assert find_ports_between(nic, ("pci0000:15", "e", "gpu")) == ()
-    assert find_ports_between(nic, ("pci0000:20", "e", "gpu")) == ()
-    assert find_ports_between((), gpu) == ()
+    assert gpudirect.find_ports_between(nic, gpu) == ("c", "d")
+    assert gpudirect.find_ports_between(nic, ("pci0000:15", "e", "gpu")) == ()
+    assert gpudirect.find_ports_between(nic, ("pci0000:20", "e", "gpu")) == ()
+    assert gpudirect.find_ports_between((), gpu) == ()
 
 
 @pytest.mark.parametrize(
@@ -140,14 +132,14 @@ def test_ports_between_are_those_below_the_shared_one() -> None:
 def test_only_known_iommu_types_are_accepted(tmp_path: Path, text: str, kind: str | None) -> None:
     (tmp_path / "iommu_group").mkdir()
     (tmp_path / "iommu_group/type").write_text(text)
-    assert read_iommu(str(tmp_path)) == kind
+    assert gpudirect.read_iommu(str(tmp_path)) == kind
 
 
 def test_iommu_state_unknown_without_function(tmp_path: Path) -> None:
-    assert read_iommu(str(tmp_path)) == ""
-    assert read_iommu(str(tmp_path / "none")) is None
+    assert gpudirect.read_iommu(str(tmp_path)) == ""
+    assert gpudirect.read_iommu(str(tmp_path / "none")) is None
     (tmp_path / "iommu_group").mkdir()
-    assert read_iommu(str(tmp_path)) is None
+    assert gpudirect.read_iommu(str(tmp_path)) is None
 
 
 def test_everything_on_the_path_of_a_rail_is_read(machine: Machine) -> None:

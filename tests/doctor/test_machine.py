@@ -156,9 +156,10 @@ def test_a_release_has_a_version(release: str, version: tuple[int, int] | None) 
     assert parse_version(release) == version
 
 
-@for_each([("4.4.0", ["counters_ext"]), ("5.15.0", []), ("5.16.0", ["hw_counters of mlx5"]), ("strange", [])])
-def test_known_problems_of_a_kernel_are_those_of_its_version(release: str, names: list[str]) -> None:
-    assert [trap.name for trap in find_traps(make_facts(machine={"kernel": release}))] == names
+@for_each([("4.4.0", ["Before Linux 4.5"]), ("5.15.0", []), ("5.16.0", ["Since Linux 5.16,"]), ("strange", [])])
+def test_known_problems_of_a_kernel_are_those_of_its_version(release: str, begins: list[str]) -> None:
+    found = find_traps(make_facts(machine={"kernel": release}))
+    assert [" ".join(trap.sentence.split()[:3]) for trap in found] == begins
 
 
 @for_each([("6.14.9", True), ("6.15.0", False)])

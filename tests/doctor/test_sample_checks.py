@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from ibpulse.agent.doctor import Finding, Level, examine
+from ibpulse.agent.doctor import Level, examine
 from ibpulse.agent.doctor.facts import Counts, EventFacts, Facts, Folders, Reads
 from ibpulse.agent.doctor.sample_checks import find_shortest_interval
 from ibpulse.agent.doctor.samples import read_event_facts
 from ibpulse.base.units import SECOND_NS
-from ibpulse.cli import main
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortState, Topology
-from ibpulse.workbench.nccl.grades import judge_benchmarks
-from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
+from ibpulse.core.model import ByteSource, Fabric, PortState
+from ibpulse.core.signals import Signal, SignalSource
 from tests.doctor.making import (
     MS,
     assert_only,
@@ -36,7 +31,6 @@ from tests.doctor.making import (
     sentences,
     troubles,
 )
-from tests.nccl.benchmark_writers import nccl_json
 from tests.tables import for_each
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
@@ -44,6 +38,7 @@ HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
 HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.014)
 EFA = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
 BNXT = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
+SIGNALS = SignalSource((Signal("rp_cnp_packets_handled", 64),), ("/rx_cnp_pkts",), 1)
 NOT_ASKED: dict[str, Any] = {"no_sampling": "sampling was not requested", "options": {"sample": False}}
 REQUESTS = "hw_counters/rx_write_requests"
 
@@ -72,7 +67,7 @@ def sampled(*, rail: str = "mlx5_1", counts: Counts | None = None, **changes: An
 
 
 def slow_reads(factor: float) -> dict[str, Any]:
-    return {"reads": Reads(700, 1e-6 * factor, 10e-6 * factor, 50e-6 * factor, 20e-6 * factor)}
+    return {"reads": Reads(1e-6 * factor, 10e-6 * factor, 50e-6 * factor, 20e-6 * factor)}
 
 
 def all_slow(factor: float) -> Facts:
@@ -133,6 +128,11 @@ IS_SLOW = "WARN balance mlx5_1:1: is slow: it carries 20.0 GB/s; the median of t
             "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. "
             "~ Ask the vendor for firmware",
             make_facts([BNXT], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)}),
+        ),
+        (
+            "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. Its "
+            "congestion counters are read too seldom for signs of what limits it.",
+            make_facts([replace(BNXT, signals=SIGNALS)], samples={"bnxt_re0": make_port_samples(stride=100)}),
         ),
         (
             "WARN resolution rdmap0:1: is sampled every 1 s. Its byte counters ~ hw_counters/lifespan",
@@ -427,78 +427,6 @@ def test_a_log_that_cannot_be_read_is_a_warning(make: Any, tmp_path: Path) -> No
     path.rmdir() if path.is_dir() else path.unlink()
 
 
-# results of benchmarks
-
-
-EIGHT = tuple(make_port(f"mlx5_{place}") for place in range(8))
-
-
-def findings(
-    ports: tuple[Port, ...] = EIGHT, places: tuple[DevicePlace, ...] = (), rate: float = 360e9, **more: str
-) -> list[Finding]:
-    """Findings about an AllReduce of 8 GB over four such nodes, with a ring unless `more` says otherwise."""
-    row = replace(Measurement("all_reduce", 8 << 30, 0.05, None, rate, algorithm="ring"), **more)  # type: ignore[arg-type]
-    run = BenchmarkRun(Path("/secret/run.json"), "nccl-tests JSON", (row,), ranks=32, nodes=4)
-    topology = Topology(places, distances=((),) * len(places))
-    facts = make_facts(ports, fabric={"topology": topology})
-    return list(examine(replace(facts, benchmarks=judge_benchmarks([run], facts.fabric)), ["nccl"]))
-
-
-def test_nothing_is_said_without_a_file() -> None:
-    assert examine(make_facts(EIGHT), ["nccl"]) == ()
-
-
-@pytest.mark.parametrize(("rate", "word"), [(360e9, "good: 90.00 %"), (320e9, "fair: 80.00 %")])
-def test_a_result_that_is_not_poor_passes(rate: float, word: str) -> None:
-    (found,) = findings(rate=rate)
-    assert (found.level, found.subject) == (Level.OK, "run.json")
-    share = "of the network's 400.0 GB/s."
-    assert found.sentence == f"all_reduce of 8.590 GB at {rate / 1e9:.1f} GB/s is {word} {share}"
-
-
-def test_a_poor_result_names_what_topology_and_rates_show() -> None:
-    odd = replace(EIGHT[1], identity=replace(EIGHT[1].identity, gpu_distance="SYS"))
-    down = replace(EIGHT[2], active=False, state="DOWN", rate_bytes_per_second=None)
-    places = (DevicePlace("mlx5_3", pcie_bytes_per_second=31.5e9, pcie_max_bytes_per_second=63e9),)
-    (found,) = findings((EIGHT[0], odd, down, *EIGHT[3:]), places, rate=250e9)
-    assert found.level is Level.WARN
-    assert found.meaning == (
-        "Suspects, each a guess: mlx5_1:1: NUMA crossing (its nearest GPU is on another NUMA node (SYS)), "
-        "mlx5_2:1: link down (the link is DOWN) and mlx5_3:1: PCIe link (it carries 31.5 GB/s, the port 50 GB/s)."
-    )
-    assert "--against=RECORDING" in found.advice
-
-
-def test_a_result_below_the_bound_of_every_algorithm_is_poor() -> None:
-    """250 of 400 GB/s for a ring; a tree could reach 450."""
-    (poor,) = findings(rate=250e9, algorithm="")
-    assert (poor.level, "is poor: 62.50 %" in poor.sentence) == (Level.WARN, True)
-    (unknown,) = findings(rate=360e9, algorithm="")
-    assert (
-        unknown.level,
-        unknown.sentence.endswith("is not graded: algorithm unknown; `ibpulse nccl` takes --gpu-rate."),
-    ) == (
-        Level.OK,
-        True,
-    )
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_the_flag_reads_files_and_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "run.json"
-    path.write_text(nccl_json())
-    (tmp_path / "sys").mkdir()
-    words = ["doctor", f"--path.sysfs={tmp_path / 'sys'}", "--no-look", "--check=nccl", f"--nccl={path}"]
-    assert main([*words, "--format=json", f"--ring.dir={tmp_path / 'ring'}"], {}) == 0
-    output, errors = capsys.readouterr()
-    (found,) = json.loads(output)["findings"]
-    assert (found["topic"], found["level"], found["subject"]) == ("nccl", "OK", "run.json")
-    assert "hunter2" not in output + errors
-    path.write_text("hunter2")
-    assert main(words, {}) == 1
-    assert "hunter2" not in "".join(capsys.readouterr())
-
-
 def test_counters_read_by_netlink_say_how_fresh_they_are_and_their_cost() -> None:
     asked = replace(HW_SOURCE, refresh_seconds=0.0, netlink=True)
     port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=asked)
@@ -522,3 +450,12 @@ def test_a_refusal_of_netlink_is_told_with_its_reason() -> None:
     port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=source)
     finding = only_trouble(make_facts([port], samples={"rdmap0": make_port_samples(stride=5, resolution_seconds=0.05)}))
     assert finding.sentence.endswith("They are not read by netlink: the kernel has no RDMA netlink.")
+
+
+@for_each({"every 100 ms": (10, False), "every 200 ms": (20, True)})
+def test_signals_that_are_too_seldom_are_told(stride: int, told: bool) -> None:
+    samples = make_port_samples(stride=stride, resolution_seconds=stride / 100)
+    for signals in (SIGNALS, None):
+        facts = make_facts([make_port(signals=signals)], samples={"mlx5_0": samples})
+        (sentence,) = sentences(facts, "resolution")
+        assert sentence.endswith("for signs of what limits it.") == (told and signals is not None)

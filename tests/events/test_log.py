@@ -88,7 +88,6 @@ def test_a_flapping_port_evicts_only_its_own_events(path: Path) -> None:
         downs = [event.tick for event in each.between(0, 10**9, kinds={"link-down"}, subject="mlx5_0:1")]
         assert downs == [10 + 2 * flap for flap in range(FLAPS - MAX_PER_KIND + 1, FLAPS)]
         assert (each.history.at("mlx5_1:1", 1), each.history.now("mlx5_1:1")) == (UP, DOWN)
-        assert each.history.since("mlx5_1:1") == 2
         for tick in range(2 * FLAPS - 500, 2 * FLAPS + 10):
             assert each.history.at("mlx5_0:1", tick) == (UP if tick % 2 else DOWN)
 
@@ -250,7 +249,7 @@ PORTS = ("mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_9:1")
 
 
 def answers(history: PortHistory) -> dict[str, Any]:
-    return {name: (history.spans(name, 0, 1000), history.now(name), history.since(name)) for name in history.names()}
+    return {name: (history.spans(name, 0, 1000), history.now(name)) for name in history.names()}
 
 
 def test_after_a_restart_the_history_is_as_before(path: Path) -> None:
@@ -274,7 +273,6 @@ def test_a_new_ring_begins_with_the_last_states(path: Path) -> None:
     for tick in (0, 1, 199, 10**6):
         assert again.history.during(tick, tick + 1) == states
     assert again.history.names() == list(states)
-    assert [again.history.since(name) for name in PORTS] == [None] * 4
     assert again.events() == tuple(STORY)
     # ticks of the new ring begin again, below those of the old one
     again.add(moved(3, "mlx5_0:1", SLOW, DOWN))
@@ -291,7 +289,7 @@ def test_a_start_brings_the_history_up_to_date(path: Path) -> None:
     for history in (log.history, opened(path).history):
         assert (history.at("mlx5_0:1", 299), history.at("mlx5_0:1", 300)) == (SLOW, UP)
         assert (history.at("mlx5_9:1", 299), history.at("mlx5_9:1", 300)) == (UP, None)
-        assert (history.now("mlx5_2:1"), history.since("mlx5_2:1")) == (DOWN, None)
+        assert history.now("mlx5_2:1") == DOWN
         assert history.at("mlx5_3:1", 0) == SLOW
 
 

@@ -75,7 +75,6 @@ def test_the_history_agrees_with_a_list_of_all_ticks(steps: list[tuple[Any, ...]
         line = every.ports.get(name, [None] * TICKS)
         assert [history.at(name, tick) for tick in range(TICKS)] == line
         assert history.now(name) == line[-1]
-        assert history.since(name) == every.last_change(name)
         assert history.spans(name, first, end) == every.spans(name, first, end)
     seen = {name: [state for state in every.ports.get(name, [])[first:end] if state] for name in NAMES}
     assert list(history.during(first, end).items()) == [(name, states[-1]) for name, states in seen.items() if states]
@@ -96,13 +95,12 @@ def test_a_state_for_less_than_a_tick_leaves_no_change() -> None:
     history.change("mlx5_0:1", 100, UP, DOWN)
     history.change("mlx5_0:1", 100, DOWN, UP)
     assert history.spans("mlx5_0:1", 90, 110) == [StateSpan(90, 110, UP)]
-    assert history.since("mlx5_0:1") is None
 
 
 def test_a_change_of_unknown_time_is_before_all_ticks() -> None:
     history = PortHistory()
     history.change("mlx5_0:1", None, DOWN, UP)
-    assert (history.at("mlx5_0:1", 0), history.since("mlx5_0:1")) == (UP, None)
+    assert history.at("mlx5_0:1", 0) == UP
 
 
 def test_a_lost_port_is_listed_while_history_has_it() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.limits import COUNTED
+from ibpulse.agent.aggregator.aggregator import COUNTED
 from ibpulse.agent.aggregator.snapshot import JobSnapshot, PortLimits
 from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, USUAL_SIGNS
 from ibpulse.agent.sysfs.error_counters import CounterSet, choose_counters

@@ -12,7 +12,7 @@ import pytest
 from ibpulse.base.errors import ConfigError
 from ibpulse.gateway.nodes import discovery
 from ibpulse.gateway.nodes.discovery import NodeConfigFile
-from tests.web.certificates import make_authority, sign
+from tests.web.certificates import make_authority, openssl, sign
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,16 @@ def test_keys_of_other_certificates_are_refused(tmp_path: Path, certificates: Pa
     )
     assert fault.startswith("nodes.yml:2: tls_config.cert_file: ")
     assert fault.endswith("are not a certificate and its key: KEY_VALUES_MISMATCH")
+
+
+# a prompt for it would wait forever
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
+def test_a_key_with_a_passphrase_is_a_fault(tmp_path: Path, certificates: Path) -> None:
+    key = tmp_path / "locked.key"
+    openssl("pkey", "-in", certificates / "client.key", "-aes256", "-passout", "pass:x", "-out", key)
+    (fault,) = faults(tmp_path, f"tls_config: {{cert_file: {certificates}/client.crt, key_file: {key}}}")
+    assert fault.endswith("the key is encrypted; give one without a passphrase")
 
 
 def test_changed_passwords_are_read_and_broken_ones_ignored(tmp_path: Path) -> None:

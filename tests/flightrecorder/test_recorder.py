@@ -392,8 +392,8 @@ async def test_no_capture_begins_without_room_for_its_writer(
     await recorder.close()
     assert (recorder.counts().errors, recorder.counts().stored) == (1, 0)
     assert caplog.messages == [
-        f"capture {pending.name} failed: only 27 MB are left of the memory limit of this service, and its writer needs "
-        "28 MB; raise the limit"
+        f"capture {pending.name} failed: only 35 MB are left of the memory limit of this service, and its writer needs "
+        "36 MB; raise the limit"
     ]
 
 

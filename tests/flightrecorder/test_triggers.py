@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
-from ibpulse.agent.flightrecorder.triggers import (
-    RULES,
-    AlertReceiver,
-    LocalRules,
-    RuleOptions,
-    is_own_address,
-    make_trigger,
-    ports_of,
-)
+from ibpulse.agent.flightrecorder import triggers
 from ibpulse.core.captures import REMEMBERED, Alert, host_of, join_labels, parse_start
 from ibpulse.core.model import CAPTURE_ORIGINS
 from ibpulse.workbench.simulate.timeline import Workload
@@ -32,7 +24,7 @@ OBSERVATION = Observation(100, 10**18, 200e9, 0.3, "dense_like", False, {"mlx5_0
 
 def told(path: Path, *acts: Act, cooldown_ns: int = 10 * MINUTE_NS) -> list[tuple[int, str, dict]]:
     """Second, rule and labels of everything that all the rules tell of a played job."""
-    rules = LocalRules(tuple(RULES), cooldown_ns, RuleOptions())
+    rules = triggers.LocalRules(tuple(triggers.RULES), cooldown_ns, triggers.RuleOptions())
     return [
         (second, trigger.origin, dict(trigger.labels))
         for second, snapshot in enumerate(play(path, *acts), 1)
@@ -42,9 +34,9 @@ def told(path: Path, *acts: Act, cooldown_ns: int = 10 * MINUTE_NS) -> list[tupl
 
 def labels_of(name: str, observations: Iterable[Observation]) -> list[dict[str, str]]:
     """What one rule tells of what is seen."""
-    (state, find), found = RULES[name], []
+    (state, find), found = triggers.RULES[name], []
     for observation in observations:
-        state, labels = find(state, observation, RuleOptions())
+        state, labels = find(state, observation, triggers.RuleOptions())
         found += [] if labels is None else [dict(labels)]
     return found
 
@@ -63,11 +55,11 @@ def labels_of(name: str, observations: Iterable[Observation]) -> list[dict[str, 
     ids=str,
 )
 def test_ports_that_labels_name(labels: dict[str, str], ports: str) -> None:
-    assert ports_of(labels) == ports
+    assert triggers.ports_of(labels) == ports
 
 
 def test_there_is_a_metric_label_for_every_rule() -> None:
-    assert tuple(RULES) == CAPTURE_ORIGINS[2:]
+    assert tuple(triggers.RULES) == CAPTURE_ORIGINS[2:]
 
 
 @pytest.mark.parametrize("workload", [DENSE, MOE, ExpertParallel()], ids=lambda workload: workload.name)
@@ -129,7 +121,7 @@ def test_a_rule_triggers_again_only_after_the_cooldown(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_is_not_chosen_is_silent(tmp_path: Path) -> None:
-    rules = LocalRules(("step-slower",), MINUTE_NS, RuleOptions())
+    rules = triggers.LocalRules(("step-slower",), MINUTE_NS, triggers.RuleOptions())
     acts = (Act(ExpertParallel(), 20), Act(ExpertParallel(), 10, down=(3,)))
     assert not [trigger for snapshot in play(tmp_path, *acts) for trigger in rules.evaluate(snapshot)]
 
@@ -224,7 +216,7 @@ def alert(labels: Mapping[str, str], fingerprint: str = "f", *, firing: bool = T
     ids=str,
 )
 def test_alerts_for_this_node_are_chosen(labels: Mapping[str, str]) -> None:
-    receiver = AlertReceiver(("gpu7",), MINUTE_NS)
+    receiver = triggers.AlertReceiver(("gpu7",), MINUTE_NS)
     assert receiver.choose([alert(labels)], NOW_NS) == [alert(labels)]
 
 
@@ -243,22 +235,22 @@ def test_alerts_for_this_node_are_chosen(labels: Mapping[str, str]) -> None:
 )
 def test_an_alert_of_another_node_is_passed_over(labels: Mapping[str, str]) -> None:
     names = ("gpu7.cluster.example.org",) if "hostname" in labels else ("gpu7",)
-    assert AlertReceiver(names, MINUTE_NS).choose([alert(labels)], NOW_NS) == []
+    assert triggers.AlertReceiver(names, MINUTE_NS).choose([alert(labels)], NOW_NS) == []
 
 
 def test_a_resolved_alert_is_passed_over() -> None:
-    assert AlertReceiver(("gpu7",), MINUTE_NS).choose([alert({}, firing=False)], NOW_NS) == []
+    assert triggers.AlertReceiver(("gpu7",), MINUTE_NS).choose([alert({}, firing=False)], NOW_NS) == []
 
 
 def test_an_alert_is_captured_again_after_the_cooldown_alone() -> None:
-    receiver, first, other = AlertReceiver(("gpu7",), MINUTE_NS), alert({}, "f"), alert({}, "g")
+    receiver, first, other = triggers.AlertReceiver(("gpu7",), MINUTE_NS), alert({}, "f"), alert({}, "g")
     receiver.remember(receiver.choose([first], NOW_NS), NOW_NS)
     assert receiver.choose([first, other], NOW_NS + MINUTE_NS - 1) == [other]
     assert receiver.choose([first], NOW_NS + MINUTE_NS) == [first]
 
 
 def test_the_receiver_forgets_the_oldest_alerts() -> None:
-    receiver = AlertReceiver(("gpu7",), MINUTE_NS)
+    receiver = triggers.AlertReceiver(("gpu7",), MINUTE_NS)
     alerts = [alert({}, str(number)) for number in range(REMEMBERED + 1)]
     receiver.remember(alerts, NOW_NS)
     assert receiver.choose(alerts, NOW_NS) == [alerts[0]]
@@ -266,14 +258,14 @@ def test_the_receiver_forgets_the_oldest_alerts() -> None:
 
 def test_a_capture_lies_around_the_start_of_the_first_alert() -> None:
     chosen = [alert({"device": "mlx5_1"}, starts_ns=NOW_NS - 20), alert({"device": "mlx5_2"}, starts_ns=NOW_NS - 30)]
-    trigger = make_trigger(chosen, NOW_NS, NOW_NS - 100)
+    trigger = triggers.make_trigger(chosen, NOW_NS, NOW_NS - 100)
     assert (trigger.origin, trigger.reason, trigger.instant_ns) == ("alertmanager", "Stalled", NOW_NS - 30)
     assert trigger.labels == {"alertname": "Stalled", "device": "mlx5_1,mlx5_2"}
 
 
 @pytest.mark.parametrize("starts_ns", [None, NOW_NS - 101, NOW_NS + 1])
 def test_a_start_that_the_ring_does_not_hold_is_now(starts_ns: int | None) -> None:
-    trigger = make_trigger([Alert("f", True, {}, starts_ns)], NOW_NS, NOW_NS - 100)
+    trigger = triggers.make_trigger([Alert("f", True, {}, starts_ns)], NOW_NS, NOW_NS - 100)
     assert (trigger.reason, trigger.instant_ns) == ("alert", NOW_NS)
 
 
@@ -299,9 +291,9 @@ def test_the_host_of_an_instance(instance: str, host: str) -> None:
 
 
 def test_own_addresses_are_known_without_asking_anybody() -> None:
-    assert is_own_address(ipaddress.ip_address("127.0.0.1"))
-    assert not is_own_address(ipaddress.ip_address("192.0.2.1"))
-    assert not is_own_address(ipaddress.ip_address("::"))
+    assert triggers.is_own_address(ipaddress.ip_address("127.0.0.1"))
+    assert not triggers.is_own_address(ipaddress.ip_address("192.0.2.1"))
+    assert not triggers.is_own_address(ipaddress.ip_address("::"))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import mfusepy
@@ -41,6 +42,9 @@ def main() -> None:
     parser.add_argument("--management", action="store_true")
     parser.add_argument("--cgroup", default="", help="where fs/cgroup leads to")
     given = parser.parse_args()
+    # no busy machine slows a device; only root may do without it
+    with suppress(PermissionError):
+        os.nice(-20)
     schedule = Schedule(make_workload(given.workload, **given.options), given.seed, given.ports, given.start_ns)
     trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), given.seed, 1, given.start_ns)
     devices = make_devices(given.ports, given.management)

@@ -23,6 +23,7 @@ from tests.fleet.hostile import Hostile, drip, endless, hostile, never
 from tests.gateway.gateways import VERSION, Gateway
 from tests.loop_clock import until
 from tests.running import HANG_SECONDS
+from tests.web.rings import EPOCH
 
 HTML = b"<script>alert(1)</script>"
 RESOURCES = ("ports", "topology", "jobs", "events", "summary", "captures", "window", "stream")
@@ -251,6 +252,21 @@ async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemo
         hub.leave(viewer)
     await until(lambda: not daemon.counts.stream_viewers)
     assert gateway.parts.counts.stream_viewers == 0
+
+
+async def test_signals_are_passed_on_as_the_node_has_them(gateway: Gateway, daemon: Daemon) -> None:
+    await gateway.list(gpu=daemon.url)
+    node = gateway.nodes.get("gpu")
+    assert node is not None
+    hub, begin_ms = NodeHub(gateway.parts), (EPOCH + 900) * 10
+    viewer = await hub.join("a", node, (("signals", "true"), ("from", str(begin_ms))), "")
+    (batch, *_) = [data for name, data, _ in await take(viewer, "batch") if name == "batch"]
+    query = {"from": begin_ms, "to": begin_ms + 1000, "signals": "true"}
+    async with httpx.AsyncClient() as client:
+        window = (await client.get(f"{daemon.url}/api/v1/window", params=query)).json()
+    assert batch["signals"] == window["signals"]
+    assert len(batch["signals"][0]["time_ms"]) == 10
+    hub.leave(viewer)
 
 
 async def test_who_asks_for_a_past_that_others_do_not_have_gets_a_stream_of_its_own(

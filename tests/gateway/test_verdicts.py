@@ -18,7 +18,7 @@ KEY = ("slurm", "42")
 FIRST_MS = 1_763_683_200_000
 
 
-def answer(sent_ms: int | None, until_ms: int, *, notable: bool = False) -> SilenceAnswer:
+def answer(sent_ms: int | None, until_ms: int, *, notable: bool = False, since_ms: int = 0) -> SilenceAnswer:
     """A node with one rail that sent its last byte at a time."""
     sent = None if sent_ms is None else MomentAnswer(ms=sent_ms, uncertainty_ms=10)
     rail = RailSilenceAnswer.model_construct(
@@ -31,7 +31,7 @@ def answer(sent_ms: int | None, until_ms: int, *, notable: bool = False) -> Sile
         counted_until_ms=None,
     )
     return SilenceAnswer.model_construct(
-        job_id=KEY[1], scheduler=KEY[0], since_ms=0, known_until_ms=until_ms, notable=notable, regular_ms=None,
+        job_id=KEY[1], scheduler=KEY[0], since_ms=since_ms, known_until_ms=until_ms, notable=notable, regular_ms=None,
         longest_ms=0, storage=None, pauses=[], rails=[rail],
     )  # fmt: skip
 
@@ -94,6 +94,32 @@ def test_times_of_nodes_are_on_one_clock_and_stay_while_they_are_silent(judge: J
     assert (judge.silences["a"].sent or (0.0, 0.0))[1] == pytest.approx((FIRST_MS + 61_000) / 1000 - 0.699, abs=1e-4)
 
 
+@for_each({"suspended": (0.0,), "set, and measured later": (3600e3,)})
+def test_last_bytes_stay_when_a_node_moves_all_its_times(offset_ms: float, judge: Judge) -> None:
+    job, hour_ms = WatchedJob(KEY), 3_600_000
+    for moved_ms, known_ms in ((0, 0.0), (hour_ms, 0.0), (hour_ms, offset_ms)):
+        at_ms = FIRST_MS + moved_ms
+        job.hear("a", answer(at_ms, at_ms + 5000, since_ms=at_ms - 9000), clock(known_ms, FIRST_MS))
+        job.review(0, 60.0)
+        assert judge.silences["a"].sent == pytest.approx((FIRST_MS / 1000 - 0.011, FIRST_MS / 1000 + 0.001), abs=1e-4)
+    # new traffic, which only the new clock knows
+    job.hear("a", answer(at_ms + 7000, at_ms + 7000, since_ms=at_ms - 9000), clock(offset_ms, at_ms + 7000))
+    job.review(0, 60.0)
+    until = (at_ms + 7000 - offset_ms) / 1000
+    assert (judge.silences["a"].sent or (0.0, 0.0))[1] == pytest.approx(until, abs=0.2)
+
+
+def test_an_hour_for_which_one_machine_was_suspended_makes_no_other_the_first() -> None:
+    job, hour_ms = WatchedJob(KEY), 3_600_000
+    for moved_ms, later_ms in ((0, 70_000), (hour_ms, 75_000), (hour_ms, 80_000)):
+        job.hear("a", answer(FIRST_MS, FIRST_MS + moved_ms + later_ms, notable=True), clock(0.0, FIRST_MS))
+        moved = answer(FIRST_MS + moved_ms, FIRST_MS + moved_ms + later_ms, notable=True, since_ms=moved_ms)
+        job.hear("b", moved, clock(0.0, FIRST_MS + moved_ms))
+        job.review(0, 60.0)
+        (stall,) = job.stalls
+        assert (stall.verdict.kind, stall.verdict.nodes, stall.ended_ns) == ("together", (), None)
+
+
 def test_a_silence_has_one_stall_whose_words_change_only_with_what_they_name(judge: Judge) -> None:
     job = watched("a", "b")
     judge.verdict = verdict("together")
@@ -126,7 +152,7 @@ def test_traffic_refutes_a_verdict_and_the_end_of_the_job_does_not(judge: Judge,
     assert ended is job.stalls[0]
     assert (ended.ended_ns, ended.resumed) == (7, bool(left))
     assert job.review(8, 60.0) == (None, None)
-    assert job.describe()["stalls"][0] | {"sentence": ""} == {
+    assert job.describe().stalls[0].model_dump() | {"sentence": ""} == {
         "verdict": "node", "sentence": "", "nodes": ["a"], "rails": [], "since_ms": 100_000,
         "since_uncertainty_ms": 10, "silent_ms": 2000, "push_after_ms": 0, "pushed": True, "ended_ms": 0,
         "resumed": bool(left), "evidence": ["node after 2.0"], "against": [], "not_known": [],

@@ -13,22 +13,7 @@ import pytest
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
-from ibpulse.workbench.models.experts import (
-    DEDUPLICATED,
-    PXN,
-    WITHOUT_PXN,
-    chance_cv,
-    describe_loads,
-    hottest,
-    largest_of,
-    measured_penalty,
-    penalty,
-    persistence,
-    placed_loads,
-    rail_loads,
-    rank_correlation,
-    rank_loads,
-)
+from ibpulse.workbench.models import experts
 from ibpulse.workbench.models.inputs import read_load_table
 from tests.docs.pages import ROOT, blocks
 
@@ -48,25 +33,25 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_the_example_of_the_load_balancer() -> None:
-    loads = placed_loads(LOADS[0], PLACED[0], 8)
+    loads = experts.placed_loads(LOADS[0], PLACED[0], 8)
     assert loads == [121.5, 86.5, 125, 113, 147.5, 131.5, 156, 152]
-    assert round(measured_penalty(loads), 4) == 1.2081
-    nodes = rank_loads(loads, 2)
+    assert round(experts.measured_penalty(loads), 4) == 1.2081
+    nodes = experts.rank_loads(loads, 2)
     assert nodes == [446, 587]
-    assert round(measured_penalty(nodes), 4) == 1.1365
-    assert round(measured_penalty(rank_loads(LOADS[0], 4)), 4) == 1.2778
-    assert round(measured_penalty(LOADS[0]), 4) == 2.1258
+    assert round(experts.measured_penalty(nodes), 4) == 1.1365
+    assert round(experts.measured_penalty(experts.rank_loads(LOADS[0], 4)), 4) == 1.2778
+    assert round(experts.measured_penalty(LOADS[0]), 4) == 2.1258
 
 
 def test_unevenness_against_chance() -> None:
-    found = describe_loads([1.0, 1.0, 1.0, 5.0], 1024)
+    found = experts.describe_loads([1.0, 1.0, 1.0, 5.0], 1024)
     # mean 2, deviations 1, 1, 1, 3
     assert (found.penalty, found.hottest) == (2.5, 3)
     assert found.cv == pytest.approx(math.sqrt(3) / 2)
     assert found.jain == pytest.approx(1 / 1.75)
     assert found.chance == pytest.approx(1 + 1.049 * math.sqrt(0.75 / 256), abs=1e-3)
     assert found.skewed is True
-    assert describe_loads([1.0, 1.0], None).skewed is None
+    assert experts.describe_loads([1.0, 1.0], None).skewed is None
 
 
 @pytest.mark.parametrize("ranks", [8, 64])
@@ -77,46 +62,46 @@ def test_only_popular_experts_are_skewed(ranks: int) -> None:
         loads = [0.0] * ranks
         for _ in range(tokens):
             loads[rng.randrange(ranks)] += 1
-        found = describe_loads(loads, tokens)
+        found = experts.describe_loads(loads, tokens)
         skewed += bool(found.skewed)
         worst += found.penalty / 40
     # the mean over draws is what chance says
     assert found.chance == pytest.approx(worst, abs=0.03)
     assert skewed <= 12
-    assert describe_loads([2.0 * tokens / ranks] + [tokens / ranks] * (ranks - 1), tokens).skewed
+    assert experts.describe_loads([2.0 * tokens / ranks] + [tokens / ranks] * (ranks - 1), tokens).skewed
 
 
 def test_rank_correlation_and_persistence() -> None:
-    assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 400]) == pytest.approx(1.0)
-    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
+    assert experts.rank_correlation([1, 2, 3, 4], [10, 20, 30, 400]) == pytest.approx(1.0)
+    assert experts.rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
     # 1 - 6 sum d^2 / (n (n^2 - 1)), d = 1, -1, 0, 0
-    assert rank_correlation([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(1 - 12 / 60)
+    assert experts.rank_correlation([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(1 - 12 / 60)
     # ranks 1.5, 1.5, 3 and 1, 2, 3: covariance 1.5, variances 1.5 and 2
-    assert rank_correlation([5, 5, 9], [1, 2, 3]) == pytest.approx(1.5 / math.sqrt(3))
-    assert math.isnan(rank_correlation([1, 1], [1, 2]))
-    assert math.isnan(persistence([[1, 2]]))
-    assert persistence([[1, 2, 3], [2, 4, 6], [3, 2, 1]]) == pytest.approx(0.0)
+    assert experts.rank_correlation([5, 5, 9], [1, 2, 3]) == pytest.approx(1.5 / math.sqrt(3))
+    assert math.isnan(experts.rank_correlation([1, 1], [1, 2]))
+    assert math.isnan(experts.persistence([[1, 2]]))
+    assert experts.persistence([[1, 2, 3], [2, 4, 6], [3, 2, 1]]) == pytest.approx(0.0)
     # a window in which all experts are alike has no order
-    assert persistence([[1, 2, 3], [2, 4, 6], [5, 5, 5], [1, 2, 3]]) == pytest.approx(1.0)
+    assert experts.persistence([[1, 2, 3], [2, 4, 6], [5, 5, 5], [1, 2, 3]]) == pytest.approx(1.0)
 
 
 def test_a_hot_expert_on_the_rails() -> None:
     # 3 nodes of 4 GPUs; rank 6 is local index 2 of node 1
     loads = [12.0] * 12
     loads[6] = 60.0
-    ways = {rails.path: rails for rails in rail_loads(loads, 3)}
+    ways = {rails.path: rails for rails in experts.rail_loads(loads, 3)}
     for rails in ways.values():
         # each node sends a third of what the others hold, and gets two thirds of what it holds
         assert [math.fsum(row) for row in rails.transmit] == pytest.approx([48.0, 32.0, 48.0])
         assert [math.fsum(row) for row in rails.receive] == pytest.approx([32.0, 64.0, 32.0])
-    assert ways[PXN].transmit == ((8, 8, 24, 8), (8, 8, 8, 8), (8, 8, 24, 8))
-    assert ways[PXN].receive[1] == (8, 8, 40, 8)
-    assert ways[WITHOUT_PXN].transmit[0] == (12, 12, 12, 12)
-    assert hottest(ways[WITHOUT_PXN].receive)[:2] == (1, 2)
-    assert ways[DEDUPLICATED].transmit[0] == (12, 12, 12, 12)
-    assert ways[DEDUPLICATED].receive == ((8, 8, 8, 8), (16, 16, 16, 16), (8, 8, 8, 8))
+    assert ways[experts.PXN].transmit == ((8, 8, 24, 8), (8, 8, 8, 8), (8, 8, 24, 8))
+    assert ways[experts.PXN].receive[1] == (8, 8, 40, 8)
+    assert ways[experts.WITHOUT_PXN].transmit[0] == (12, 12, 12, 12)
+    assert experts.hottest(ways[experts.WITHOUT_PXN].receive)[:2] == (1, 2)
+    assert ways[experts.DEDUPLICATED].transmit[0] == (12, 12, 12, 12)
+    assert ways[experts.DEDUPLICATED].receive == ((8, 8, 8, 8), (16, 16, 16, 16), (8, 8, 8, 8))
     with pytest.raises(ValueError, match="12 ranks do not divide by 5 nodes"):
-        rail_loads(loads, 5)
+        experts.rail_loads(loads, 5)
 
 
 BLOM = {2: 0.589, 4: 1.049, 8: 1.434, 16: 1.769, 32: 2.067, 64: 2.337, 128: 2.585, 256: 2.815, 512: 3.031, 1024: 3.234}
@@ -124,9 +109,9 @@ BLOM = {2: 0.589, 4: 1.049, 8: 1.434, 16: 1.769, 32: 2.067, 64: 2.337, 128: 2.58
 
 @pytest.mark.parametrize(("count", "expected"), BLOM.items())
 def test_expected_maximum(count: int, expected: float) -> None:
-    assert largest_of(count) == pytest.approx(expected, abs=1e-3)
+    assert experts.largest_of(count) == pytest.approx(expected, abs=1e-3)
     drawn = np.random.default_rng(count).standard_normal((20_000, count)).max(axis=1).mean()
-    assert largest_of(count) == pytest.approx(float(drawn), abs=0.03)
+    assert experts.largest_of(count) == pytest.approx(float(drawn), abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +119,7 @@ def test_expected_maximum(count: int, expected: float) -> None:
     [(64, 4096, 1.290, 1.304), (64, 8192, 1.205, 1.214), (128, 131_072, 1.081, 1.082), (64, 2_097_152, 1.013, 1.013)],
 )
 def test_penalty_of_chance(ranks: int, copies: int, formula: float, simulated: float) -> None:
-    found = penalty(ranks, chance_cv(ranks, copies))
+    found = experts.penalty(ranks, experts.chance_cv(ranks, copies))
     assert found == pytest.approx(formula, abs=1e-3)
     assert found == pytest.approx(simulated, rel=0.03)
     draws = np.random.default_rng(3).multinomial(copies, [1 / ranks] * ranks, size=2000)
@@ -142,20 +127,20 @@ def test_penalty_of_chance(ranks: int, copies: int, formula: float, simulated: f
 
 
 def test_equal_loads_have_no_penalty() -> None:
-    assert measured_penalty(rank_loads([2.0] * 12, 4)) == 1.0
+    assert experts.measured_penalty(experts.rank_loads([2.0] * 12, 4)) == 1.0
 
 
 @pytest.mark.parametrize("loads", [[], [0.0, 0.0], [-1.0, 2.0], [float("nan")], [float("inf"), 1.0]])
 def test_invalid_loads_are_refused(loads: list[float]) -> None:
     with pytest.raises(ValueError, match="loads are numbers of 0 or more"):
-        measured_penalty(loads)
+        experts.measured_penalty(loads)
 
 
 def test_indivisible_loads_are_refused() -> None:
     with pytest.raises(ValueError, match="10 loads do not divide by 4 ranks"):
-        rank_loads([1.0] * 10, 4)
+        experts.rank_loads([1.0] * 10, 4)
     with pytest.raises(ValueError, match="1 loads have no expected maximum"):
-        largest_of(1)
+        experts.largest_of(1)
 
 
 def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +158,7 @@ def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytes
     assert [round(layer["ranks"]["penalty"], 4) for layer in found["layers"]] == [1.2081, 1.2422]
     assert round(found["layers"][0]["nodes"]["penalty"], 4) == 1.1365
     assert found["added_seconds"] == {"low": 0.0, "high": pytest.approx(0.12 * (1.22518 - 1), rel=1e-3)}
-    assert [rails["path"] for rails in found["rails"]] == [PXN, WITHOUT_PXN, DEDUPLICATED]
+    assert [rails["path"] for rails in found["rails"]] == [experts.PXN, experts.WITHOUT_PXN, experts.DEDUPLICATED]
 
 
 def test_columns_with_names(table: Path, tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_every_input_reaches_the_job() -> None:
         "rail-rate": "20GB/s", "nvlink-rate": "200GB/s", "tp": "2", "cp": "2", "pp": "4", "ep": "4", "etp": "1",
         "virtual-stages": "2", "sharding": "zero2", "micro-batch": "2", "global-batch": "64", "sequence": "8192",
         "algorithm": "ring", "dispatch": "alltoall", "recompute": "full", "reduction": "once", "gradient-bytes": "4",
-        "dispatch-bytes": "1.03", "combine-bytes": "1", "step": "2s", "measured": "10GB", "attention": "causal",
-        "prefetch": "2", "units": "16", "expert-loads": "1,2,3,4,5,6,7,8", "network": "fat-tree",
+        "dispatch-bytes": "1.03", "combine-bytes": "1", "step": "2s", "attention": "causal",
+        "prefetch": "2", "units": "16", "network": "fat-tree",
         "oversubscription": "7",
     }  # fmt: skip
     inputs = from_flags(texts)
@@ -70,8 +70,6 @@ def test_every_input_reaches_the_job() -> None:
         used = from_flags({**{name: one for name, one in texts.items() if name != "step"}, name: "0.4"}).step
         assert used.step_seconds is None
         assert used.utilisation == Utilisation(name, 0.4, 312e12, "causal")
-    assert inputs.measured_bytes == 10e9
-    assert inputs.expert_loads == (1, 2, 3, 4, 5, 6, 7, 8)
     assert inputs.network is not None
     assert inputs.network.bytes_per_second == 16 * 2 * 20e9 / 14
     others = {
@@ -100,12 +98,11 @@ def test_a_model_is_described_by_figures() -> None:
         ("sharding", "x", "unknown value 'x'; choose ddp, zero1, zero2, zero3, fsdp or hsdp"),
         ("step", "0s", "'0s' is zero; give more than 0"),
         ("rail-rate", "0GB/s", "'0GB/s' is zero; give more than 0"),
-        ("measured", "0B", "'0B' is zero; give more than 0"),
         ("mfu", "1.5", "1.5 is out of bounds; choose 0 to 1"),
         ("dispatch-bytes", "0.4", "0.4 is out of bounds; choose 0.5 to 8"),
         ("parameters", "1e99", "1e+99 is out of bounds; choose 0 to 1e+30"),
-        ("expert-loads", "1,x", "'x' is not a number; write it like 120"),
-        ("expert-loads", "1," * 100_000, "has 100001 numbers; give at most 100000"),
+        ("dimensions", "1,x", "'x' is not a number; write it like 120"),
+        ("dimensions", "1," * 100, "has 101 numbers; give at most 100"),
     ],
 )
 def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None:
@@ -156,10 +153,6 @@ def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None
             "flag --global-batch: 24 is not a multiple of micro-batch x dp = 1 x 16",
         ),
         (
-            {**LEAST, "expert-loads": "1,2"},
-            "flag --expert-loads: has 2 numbers, but qwen2.5-7b has 0 experts",
-        ),
-        (
             {**LEAST, "groups": "4"},
             "flag --groups: needs network, the kind of network that it describes",
         ),
@@ -201,11 +194,11 @@ def test_networks_take_their_figures() -> None:
 
 def test_a_file_is_read_and_flags_take_precedence(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "model: mixtral-8x7b\nnodes: 2\ntp: 2\nsequence:\nexpert-loads: [1, 2, 3, 4, 5, 6, 7, 8]\n"
+        tmp_path, "model: mixtral-8x7b\nnodes: 2\ntp: 2\nsequence:\nnetwork: torus\ndimensions: [16, 16, 16]\n"
     )
     inputs = from_flags({"tp": "4"}, read_job_file(path))
     assert (inputs.job.model.name, inputs.job.nodes, inputs.job.tp, inputs.job.sequence) == ("mixtral-8x7b", 2, 4, 4096)
-    assert inputs.expert_loads[-1] == 8
+    assert inputs.network is not None
     assert inputs.given["nodes"].place == f"{path}:2: nodes"
 
 

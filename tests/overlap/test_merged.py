@@ -102,6 +102,16 @@ def test_viewers_draw_the_rails_below_the_kernels(tmp_path: Path) -> None:
     assert index == {"sort_index": 6_000_000}
 
 
+def test_exposed_communication_is_split_below_the_rails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    merge(tmp_path, "--format=json")
+    split = json.loads(capsys.readouterr().out)["devices"][0]["wire"]
+    events = wire_events(gzip.decompress((tmp_path / "merged.json.gz").read_bytes()))
+    (thread,) = [each["tid"] for each in events if each["args"].get("name") == "exposed, device 0"]
+    for name in ("moving", "waiting"):
+        lasted = sum(each["dur"] for each in events if each["tid"] == thread and each["name"] == name)
+        assert lasted * 1000 == split[f"{name}_ns"] > 0
+
+
 def test_a_shift_places_the_wire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = wire_events(merge(tmp_path, "--shift=-30ms")[1])
     text = capsys.readouterr().out
@@ -144,9 +154,8 @@ def test_invalid_outputs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
     for words, problem in (
         ([trace, "-o", "m.json"], "a trace is merged with one recording; give one trace, and --against"),
         ([trace, trace, "--against=x", "-o", "m.json"], "a trace is merged with one recording"),
-        ([trace, "--against=x", "-o", "m.json", "--step=1"], "--step: chooses what a picture shows"),
         ([trace, "--against=x", "-o", trace], "is the trace itself; name another file"),
-        ([trace, "-o", "m.txt"], "'m.txt' is neither .png, .svg, .json nor .json.gz"),
+        ([trace, "-o", "m.txt"], "'m.txt' is neither .json nor .json.gz"),
     ):
         assert main(["trace", *words], {}) == 2
         assert problem in capsys.readouterr().err

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from ibpulse.cli import main
 from ibpulse.core.recordings import save
@@ -87,29 +86,6 @@ def test_notes_state_limits_of_the_numbers(capsys: pytest.CaptureFixture[str], f
     assert "note: the trace has no ProfilerStep, so there are no steps" in text
 
 
-@pytest.mark.parametrize(("name", "words"), [("whole.png", ()), ("step.svg", ("--step=1", "--theme=dark"))])
-def test_the_picture_has_trace_and_wire(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str, against: str, name: str, words: tuple[str, ...]
-) -> None:
-    output = tmp_path / name
-    run(capsys, trace, against, "-o", str(output), *words)
-    if name.endswith("png"):
-        with Image.open(output) as picture:
-            assert picture.size == (2000, 960)
-        return
-    text = output.read_text()
-    for label in (
-        "wire SIMULATED",
-        "computation",
-        "communication",
-        "wire, GB/s",
-        "exposed, waiting",
-        "rank0.json.gz, device 0",
-    ):
-        assert label in text
-    assert str(tmp_path) not in text
-
-
 def test_a_clock_that_differs_is_noted(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     text = run(capsys, trace, f"--against={folder / 'later.parquet'}")
     assert re.search(r"later.parquet, \+17\.9\d ± \d\.\d\d ms later than the trace, correlation", text)
@@ -170,17 +146,12 @@ def test_a_trace_without_wall_time_is_not_compared(
 
 
 def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
-    words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0", "--step=1")
+    words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0")
     assert main(["trace", trace, *words], {}) == 2
     faults = capsys.readouterr().err
-    for flag in ("--communication: '(' is not a regular expression", "--gpus-per-node: 0 is", "--port: ", "--step: "):
+    for flag in ("--communication: '(' is not a regular expression", "--gpus-per-node: 0 is", "--port: "):
         assert f"ibpulse: flag {flag}" in faults
-    assert "neither .png, .svg, .json nor .json.gz" in refusal(capsys, trace, "-o", "x.gif", code=2)
-
-
-def test_an_unknown_step_cannot_be_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:
-    assert main(["trace", trace, "-o", str(tmp_path / "x.png"), "--step=9"], {}) == 1
-    assert "has no step 9; omit --step" in capsys.readouterr().err
+    assert "neither .json nor .json.gz" in refusal(capsys, trace, "-o", "x.gif", code=2)
 
 
 def test_output_escapes_names_and_hides_secrets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

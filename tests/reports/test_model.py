@@ -171,7 +171,7 @@ def test_command_reads_step_and_rails_from_recording(file: Path, capsys: pytest.
     assert (step["key"], step["predicted"] is not None) == ("step_seconds", True)
 
 
-def test_text_page_and_picture_have_both_sides(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_and_picture_have_both_sides(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "steps.svg"
     words = ["model", "--job=mixtral-8x7b-fsdp", f"--against={file}", "--last=10s"]
     assert main([*words, "-o", str(picture)], {}) == 0
@@ -181,9 +181,3 @@ def test_text_page_and_picture_have_both_sides(file: Path, tmp_path: Path, capsy
     drawn = picture.read_text()
     assert "predicted" in drawn
     assert "SIMULATED, a&lt;b&gt;.parquet" in drawn
-    assert main([*words, "--format=html"], {}) == 0
-    page = capsys.readouterr().out
-    assert "<h1>Predicted traffic: mixtral-8x7b</h1>" in page
-    assert 'src="data:image/svg+xml;base64,' in page
-    assert "a&lt;b&gt;.parquet" in page
-    assert "a<b>" not in page

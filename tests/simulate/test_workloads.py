@@ -9,21 +9,8 @@ import numpy as np
 import pytest
 
 from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.simulate import workloads
 from ibpulse.workbench.simulate.timeline import Schedule
-from ibpulse.workbench.simulate.workloads import (
-    CAPTURED_RAILS,
-    DENSE,
-    MOE,
-    WORKLOADS,
-    Constant,
-    ExpertParallel,
-    Fsdp,
-    PredictedJob,
-    Square,
-    Stretched,
-    Unit,
-    make_workload,
-)
 from tests.tables import for_each
 from tests.truth import truth_of
 
@@ -38,7 +25,7 @@ ARTICLE = {"dense": (270.0, 463.0, 0.747, 0.20, 0.315), "moe": (363.0, 659.0, 0.
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["dense", "moe"])
 def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
-    schedule = Schedule(make_workload(name), seed, CAPTURED_RAILS)
+    schedule = Schedule(workloads.make_workload(name), seed, workloads.CAPTURED_RAILS)
     truth = truth_of(schedule, BEGIN_NS, BEGIN_NS + MINUTE_NS)
     mean, peak, duty, cv, step = ARTICLE[name]
     assert truth.active_mean / 1e9 == pytest.approx(mean, rel=0.05)
@@ -49,8 +36,8 @@ def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
     assert steps.mean() == pytest.approx(step, rel=0.02)
 
 
-@pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
-def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
+@pytest.mark.parametrize("model", [workloads.DENSE, workloads.MOE], ids=lambda model: model.name)
+def test_every_step_carries_the_bytes_of_its_collectives(model: workloads.Fsdp) -> None:
     rng = np.random.default_rng(1)
     for _ in range(3):
         step = model.step(rng)
@@ -58,18 +45,18 @@ def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
         assert port_bytes * 7 == pytest.approx(model.step_bytes, rel=1e-4)
 
 
-@pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
-def test_models_have_published_parameter_counts(model: Fsdp) -> None:
+@pytest.mark.parametrize("model", [workloads.DENSE, workloads.MOE], ids=lambda model: model.name)
+def test_models_have_published_parameter_counts(model: workloads.Fsdp) -> None:
     published = {"dense": 7.6156e9, "moe": 46.703e9}[model.name]
     assert sum(unit.parameters for unit in model.units) == pytest.approx(published, rel=0.002)
 
 
-@for_each(itertools.product(WORKLOADS, [0.1, 0.5, 0.9, 1.3, 10.0]))
+@for_each(itertools.product(workloads.WORKLOADS, [0.1, 0.5, 0.9, 1.3, 10.0]))
 def test_stretched_workload_stays_within_line_rate(name: str, factor: float) -> None:
-    workload = make_workload(name)
+    workload = workloads.make_workload(name)
     for seed in range(5):
         step = workload.step(np.random.default_rng(seed))
-        stretched = Stretched(workload, factor).step(np.random.default_rng(seed))
+        stretched = workloads.Stretched(workload, factor).step(np.random.default_rng(seed))
         assert stretched.rates_bytes_per_second.max() <= 50e9
         moved = (step.rates_bytes_per_second * step.durations_ns).sum()
         assert (stretched.rates_bytes_per_second * stretched.durations_ns).sum() == pytest.approx(moved)
@@ -84,22 +71,22 @@ def test_a_rate_that_no_port_has_is_refused(name: str, rate: float) -> None:
     with pytest.raises(
         ConfigError, match=f"{name}: a rate of {rate / 1e9:g} GB/s is not possible on a port of 50 GB/s"
     ):
-        make_workload(name, rate_bytes_per_second=rate)
-    make_workload(name, rate_bytes_per_second=50e9)
+        workloads.make_workload(name, rate_bytes_per_second=rate)
+    workloads.make_workload(name, rate_bytes_per_second=50e9)
 
 
 @pytest.mark.parametrize("name", ["dense", "moe"])
 def test_all_rails_carry_the_same(name: str) -> None:
-    flowed = Schedule(make_workload(name), rails=16).cumulative_bytes(MINUTE_NS)
+    flowed = Schedule(workloads.make_workload(name), rails=16).cumulative_bytes(MINUTE_NS)
     assert len(np.unique(flowed)) == 1
     assert flowed.min() > 0
 
 
 def test_one_unit_is_gathered_computed_scattered() -> None:
     """By hand: gather 1 s, compute 2 s, gather again 1 s, backward 4 s, scatter 2 s, tail 1 s."""
-    model = Fsdp(
+    model = workloads.Fsdp(
         name="toy",
-        units=(Unit(8e9, 1),),
+        units=(workloads.Unit(8e9, 1),),
         ranks=16,
         recompute=False,
         gathers_ahead=1,
@@ -119,20 +106,20 @@ def test_one_unit_is_gathered_computed_scattered() -> None:
 
 
 def test_expert_parallel_looks_dense_at_ten_milliseconds() -> None:
-    truth = truth_of(Schedule(ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS)
+    truth = truth_of(Schedule(workloads.ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS)
     assert truth.duty == 1.0
     assert truth.cv == pytest.approx(0.19, abs=0.05)
 
 
 @pytest.mark.parametrize(("bin_ms", "cv", "duty"), [(1, 0.36, 0.74), (2, 0.45, None), (5, 0.41, None), (50, 0.05, 1)])
 def test_expert_parallel_matches_profile_at_all_scales(bin_ms: int, cv: float, duty: float | None) -> None:
-    truth = truth_of(Schedule(ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
+    truth = truth_of(Schedule(workloads.ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
     assert truth.cv == pytest.approx(cv, abs=0.05)
     assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
 
 
 def test_dispatch_and_combine_take_published_times() -> None:
-    step = ExpertParallel().step(np.random.default_rng(4))
+    step = workloads.ExpertParallel().step(np.random.default_rng(4))
     busy = step.durations_ns[step.rates_bytes_per_second > 0] / 1e6
     assert len(busy) == 16
     assert ((busy[::2] > 3) & (busy[::2] < 5)).all()
@@ -140,7 +127,7 @@ def test_dispatch_and_combine_take_published_times() -> None:
 
 
 def test_square_wave_on_grid_matches_closed_form() -> None:
-    truth = truth_of(Schedule(Square(100 * MS, 0.3, 20e9), rails=2), 0, 10_000_000_000)
+    truth = truth_of(Schedule(workloads.Square(100 * MS, 0.3, 20e9), rails=2), 0, 10_000_000_000)
     assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
     assert truth.active_mean == truth.peak == pytest.approx(4 * 20e9)
     assert truth.duty == pytest.approx(0.3)
@@ -150,7 +137,7 @@ def test_square_wave_on_grid_matches_closed_form() -> None:
 
 def test_square_wave_off_grid_matches_closed_form() -> None:
     """Busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one."""
-    truth = truth_of(Schedule(Square(100 * MS, 0.35, 20e9), rails=1), 0, 10_000_000_000, directions=(0,))
+    truth = truth_of(Schedule(workloads.Square(100 * MS, 0.35, 20e9), rails=1), 0, 10_000_000_000, directions=(0,))
     values = [1, 1, 1, 0.5]
     mean = sum(values) / 4
     assert truth.duty == pytest.approx(0.4)
@@ -159,13 +146,13 @@ def test_square_wave_off_grid_matches_closed_form() -> None:
 
 
 def test_constant_is_its_rate_in_every_bin() -> None:
-    truth = truth_of(Schedule(Constant(7e9), rails=3), 12345, 12345 + MINUTE_NS)
+    truth = truth_of(Schedule(workloads.Constant(7e9), rails=3), 12345, 12345 + MINUTE_NS)
     assert truth.bytes_per_second == pytest.approx(np.full(6000, 42e9), rel=1e-9)
     assert truth.duty == 1.0
 
 
 def test_integer_rate_does_not_overflow() -> None:
-    schedule = Schedule(Constant(20_000_000_000), rails=1)
+    schedule = Schedule(workloads.Constant(20_000_000_000), rails=1)
     flowed = schedule.cumulative_bytes(np.arange(0, 2_000_000_000, 10_000_000))[:, 0, 0]
     assert set(np.diff(flowed).tolist()) == {200_000_000}
 
@@ -173,7 +160,7 @@ def test_integer_rate_does_not_overflow() -> None:
 @pytest.mark.parametrize(("period_ns", "duty"), [(1, 0.5), (100, 0.0), (100, 1.0)])
 def test_a_square_that_is_not_one_is_refused(period_ns: int, duty: float) -> None:
     with pytest.raises(ConfigError, match="give a period and a duty between 0 and 1"):
-        Square(period_ns, duty)
+        workloads.Square(period_ns, duty)
 
 
 SECOND_NS = 1_000_000_000
@@ -184,7 +171,7 @@ SECOND_NS = 1_000_000_000
     [("qwen2.5-7b-fsdp", 272.0, 85.68, 0.20), ("mixtral-8x7b-fsdp", 363.9, 525.4, 0.42)],
 )
 def test_a_predicted_job_shows_the_published_run(job: str, rate: float, gigabytes: float, cv: float) -> None:
-    workload = PredictedJob.of(job)
+    workload = workloads.PredictedJob.of(job)
     truth = truth_of(Schedule(workload), SECOND_NS, 61 * SECOND_NS)
     assert truth.mean / 1e9 == pytest.approx(rate, rel=2e-3)
     assert truth.mean * workload.period_seconds / 1e9 == pytest.approx(gigabytes, rel=2e-3)
@@ -194,7 +181,7 @@ def test_a_predicted_job_shows_the_published_run(job: str, rate: float, gigabyte
 
 
 def test_predicted_steps_are_equal() -> None:
-    workload = PredictedJob.of("mixtral-8x7b-fsdp")
+    workload = workloads.PredictedJob.of("mixtral-8x7b-fsdp")
     first, second = (workload.step(np.random.default_rng(seed)) for seed in (1, 2))
     assert first.durations_ns.tolist() == second.durations_ns.tolist()
     assert int(first.durations_ns.sum()) == 1_444_000_000

@@ -2,16 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.agent.sysfs.device import (
-    DeviceFacts,
-    DeviceView,
-    Selection,
-    find_bond,
-    find_netdev,
-    identify,
-    match_port,
-    read_facts,
-)
+from ibpulse.agent.sysfs import device
 from ibpulse.agent.sysfs.inventory import identify_devices
 from ibpulse.core.model import DeviceIdentity, PortId, PortIdentity
 from tests.sysfs.trees import RXE, RXE_FILES, PortFiles, Tree, make_unreadable, roce
@@ -19,7 +10,7 @@ from tests.sysfs.trees import RXE, RXE_FILES, PortFiles, Tree, make_unreadable, 
 
 def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:
     folder = tree.add("mlx5_0", numa_node="1\n")
-    assert read_facts(str(tree.folder("mlx5_0"))) == DeviceFacts(
+    assert device.read_facts(str(tree.folder("mlx5_0"))) == device.DeviceFacts(
         PortIdentity(
             guid="b8ce:f603:00aa:bb00",
             board="MT_0000000838",
@@ -35,64 +26,64 @@ def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:
 
 def test_the_driver_is_read_from_its_link_and_not_from_the_name(tree: Tree) -> None:
     tree.add("mlx5_0", driver="bnxt_en")
-    assert read_facts(str(tree.folder("mlx5_0"))).identity.driver == "bnxt_en"
+    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.driver == "bnxt_en"
 
 
 def test_a_virtual_device_has_no_driver_and_no_pci_address(tree: Tree) -> None:
     files = {name: text for name, text in RXE_FILES.items() if name != "parent"}
     tree.add_virtual("siw0", {1: RXE}, files)
-    assert read_facts(str(tree.folder("siw0"))) == DeviceFacts()
+    assert device.read_facts(str(tree.folder("siw0"))) == device.DeviceFacts()
 
 
 def test_soft_roce_is_known_by_its_parent_whatever_its_name(tree: Tree) -> None:
     tree.add_virtual("roce7", {1: RXE}, RXE_FILES)
-    assert read_facts(str(tree.folder("roce7"))) == DeviceFacts(PortIdentity(driver="rdma_rxe"))
+    assert device.read_facts(str(tree.folder("roce7"))) == device.DeviceFacts(PortIdentity(driver="rdma_rxe"))
 
 
 def test_a_missing_firmware_version_leaves_the_rest(tree: Tree) -> None:
     tree.add("mlx5_0", files={"board_id": "MT_0000000838\n"})
-    facts = read_facts(str(tree.folder("mlx5_0"))).identity
+    facts = device.read_facts(str(tree.folder("mlx5_0"))).identity
     assert (facts.firmware, facts.board, facts.driver) == ("", "MT_0000000838", "mlx5_core")
 
 
 def test_a_sub_function_has_the_address_of_its_function(tree: Tree) -> None:
     tree.add("mlx5_4", pci="0000:08:00.0", below="mlx5_core.sf.4")
-    facts = read_facts(str(tree.folder("mlx5_4"))).identity
+    facts = device.read_facts(str(tree.folder("mlx5_4"))).identity
     assert (facts.pci_address, facts.numa_node) == ("0000:08:00.0", "0")
 
 
 def test_a_pci_domain_may_be_longer(tree: Tree) -> None:
     tree.add("mlx5_0", pci="10000:01:00.0")
-    assert read_facts(str(tree.folder("mlx5_0"))).identity.pci_address == "10000:01:00.0"
+    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.pci_address == "10000:01:00.0"
 
 
 def test_no_numa_node_is_empty(tree: Tree) -> None:
     tree.add("mlx5_0", numa_node="-1\n")
-    assert read_facts(str(tree.folder("mlx5_0"))).identity.numa_node == ""
+    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.numa_node == ""
 
 
 def test_counters_of_the_device_itself_are_seen(tree: Tree) -> None:
     tree.add("mlx5_0", hw_counters={"lifespan": "10\n"})
-    assert read_facts(str(tree.folder("mlx5_0"))).shared_counters
+    assert device.read_facts(str(tree.folder("mlx5_0"))).shared_counters
 
 
 def test_the_netdev_of_the_first_gid_is_the_ports(tree: Tree) -> None:
     folder = tree.add("mlx5_0", {1: roce("eth2")})
     (folder / "device" / "net" / "eth9").mkdir(parents=True)
-    assert find_netdev(str(tree.folder("mlx5_0")), 1) == "eth2"
+    assert device.find_netdev(str(tree.folder("mlx5_0")), 1) == "eth2"
 
 
 def test_empty_gid_slots_are_passed_over(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(ndevs={0: "", 1: "", 2: "eth2", 10: "eth3"})})
     for slot in ("0", "1"):
         make_unreadable(tree.port("mlx5_0") / "gid_attrs" / "ndevs" / slot)
-    assert find_netdev(str(tree.folder("mlx5_0")), 1) == "eth2"
+    assert device.find_netdev(str(tree.folder("mlx5_0")), 1) == "eth2"
 
 
 def test_without_gids_the_netdev_is_that_of_the_function(tree: Tree) -> None:
     folder = tree.add("mlx5_0")
     (folder / "device" / "net" / "ib0").mkdir(parents=True)
-    assert find_netdev(str(tree.folder("mlx5_0")), 1) == "ib0"
+    assert device.find_netdev(str(tree.folder("mlx5_0")), 1) == "ib0"
 
 
 def test_a_function_with_two_ports_has_a_netdev_for_each(tree: Tree) -> None:
@@ -100,25 +91,25 @@ def test_a_function_with_two_ports_has_a_netdev_for_each(tree: Tree) -> None:
     for port, name in enumerate(("ib1", "ib0")):
         (folder / "device" / "net" / name).mkdir(parents=True)
         (folder / "device" / "net" / name / "dev_port").write_text(f"{port}\n")
-    assert [find_netdev(str(tree.folder("mlx4_0")), port) for port in (1, 2)] == ["ib1", "ib0"]
+    assert [device.find_netdev(str(tree.folder("mlx4_0")), port) for port in (1, 2)] == ["ib1", "ib0"]
 
 
 def test_rxe_names_its_parent(tree: Tree) -> None:
     tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
-    assert find_netdev(str(tree.folder("rxe0")), 1) == "veth0"
+    assert device.find_netdev(str(tree.folder("rxe0")), 1) == "veth0"
 
 
 def test_a_bond_is_found_from_itself_and_from_its_members(tree: Tree) -> None:
     tree.add_netdev("bond0", bonding=True)
     tree.add_netdev("eth0", master="bond0")
     net = str(tree.root / "class" / "net")
-    assert (find_bond(net, "bond0"), find_bond(net, "eth0")) == ("bond0", "bond0")
+    assert (device.find_bond(net, "bond0"), device.find_bond(net, "eth0")) == ("bond0", "bond0")
 
 
 def test_a_member_of_a_bridge_is_in_no_bond(tree: Tree) -> None:
     tree.add_netdev("br0")
     tree.add_netdev("eth0", master="br0")
-    assert find_bond(str(tree.root / "class" / "net"), "eth0") == ""
+    assert device.find_bond(str(tree.root / "class" / "net"), "eth0") == ""
 
 
 @pytest.mark.parametrize(
@@ -160,7 +151,7 @@ def test_a_guid_of_0_or_of_several_devices_identifies_none() -> None:
     guids = {"mlx5_0": "b8ce:f603:00aa:bb00", "mlx5_1": "b8ce:f603:00aa:cc00", "mlx5_2": "b8ce:f603:00aa:bb00"}
     guids |= {"rxe0": "0000:0000:0000:0000", "siw0": ""}
     views = [
-        DeviceView(name, identity=identify(DeviceFacts(PortIdentity(guid=guid)), name, 7))
+        device.DeviceView(name, identity=device.identify(device.DeviceFacts(PortIdentity(guid=guid)), name, 7))
         for name, guid in guids.items()
     ]
     found = identify_devices(views)
@@ -183,16 +174,16 @@ def test_a_guid_of_0_or_of_several_devices_identifies_none() -> None:
     ],
 )
 def test_a_pattern_covers_a_port(pattern: str, matches: bool) -> None:
-    assert match_port(pattern, PortId("mlx5_0", 1)) is matches
+    assert device.match_port(pattern, PortId("mlx5_0", 1)) is matches
 
 
 def test_without_patterns_all_is_admitted() -> None:
-    assert Selection().admits_device("mlx5_0")
-    assert Selection().admits_port(PortId("mlx5_0", 1))
+    assert device.Selection().admits_device("mlx5_0")
+    assert device.Selection().admits_port(PortId("mlx5_0", 1))
 
 
 def test_an_include_pattern_leaves_out_the_rest() -> None:
-    selection = Selection(include=("mlx5_0:2",))
+    selection = device.Selection(include=("mlx5_0:2",))
     assert selection.admits_device("mlx5_0")
     assert not selection.admits_device("mlx5_1")
     assert selection.admits_port(PortId("mlx5_0", 2))
@@ -200,11 +191,11 @@ def test_an_include_pattern_leaves_out_the_rest() -> None:
 
 
 def test_an_exclude_pattern_wins_over_an_include_pattern() -> None:
-    assert not Selection(include=("mlx5_*",), exclude=("mlx5_0",)).admits_device("mlx5_0")
+    assert not device.Selection(include=("mlx5_*",), exclude=("mlx5_0",)).admits_device("mlx5_0")
 
 
 def test_a_device_with_one_port_excluded_is_still_admitted() -> None:
-    selection = Selection(exclude=("mlx5_0:1",))
+    selection = device.Selection(exclude=("mlx5_0:1",))
     assert selection.admits_device("mlx5_0")
     assert not selection.admits_port(PortId("mlx5_0", 1))
     assert selection.admits_port(PortId("mlx5_0", 2))

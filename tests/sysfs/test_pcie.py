@@ -6,23 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sysfs.pcie import (
-    DOWNTRAINED,
-    SLOW_SLOT,
-    UNKNOWN,
-    End,
-    count_bytes,
-    find_chain,
-    find_function_folder,
-    is_downtrained,
-    judge,
-    narrowest,
-    pair_ends,
-    parse_speed,
-    parse_width,
-    read_links,
-    write_link,
-)
+from ibpulse.agent.sysfs import pcie
 from ibpulse.base.text import link_rate_text
 from ibpulse.core.model import PcieLink
 from tests.sysfs import machines
@@ -38,7 +22,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def links_of(machine: Machine, place: str = CARD) -> tuple[PcieLink, ...]:
-    return read_links(str(machine.root / expand(place)))
+    return pcie.read_links(str(machine.root / expand(place)))
 
 
 @pytest.mark.parametrize(
@@ -55,14 +39,14 @@ def links_of(machine: Machine, place: str = CARD) -> tuple[PcieLink, ...]:
     ],
 )
 def test_a_speed_is_read_in_each_form_of_the_kernel(text: str, speed: float | None) -> None:
-    assert parse_speed(text) == speed
+    assert pcie.parse_speed(text) == speed
 
 
 @pytest.mark.parametrize(
     ("text", "width"), [("16", 16), ("1", 1), ("0", None), ("255", None), ("-1", None), ("", None)]
 )
 def test_a_width_that_stands_for_an_unknown_one_is_none(text: str, width: int | None) -> None:
-    assert parse_width(text) == width
+    assert pcie.parse_width(text) == width
 
 
 # the kernel's Documentation and PCI-SIG's tables: GB/s of sixteen lanes, one direction
@@ -70,27 +54,27 @@ def test_a_width_that_stands_for_an_unknown_one_is_none(text: str, width: int | 
     ("speed", "gigabytes"), [(2.5, 4.0), (5.0, 8.0), (8.0, 15.75), (16.0, 31.51), (32.0, 63.02), (64.0, 128.0)]
 )
 def test_a_link_of_sixteen_lanes_carries_what_its_generation_does(speed: float, gigabytes: float) -> None:
-    assert count_bytes(speed, 16) == pytest.approx(gigabytes * 1e9, rel=0.001)
+    assert pcie.count_bytes(speed, 16) == pytest.approx(gigabytes * 1e9, rel=0.001)
 
 
 def test_bytes_of_an_unknown_link_are_unknown() -> None:
-    assert (count_bytes(None, 16), count_bytes(32.0, None)) == (None, None)
+    assert (pcie.count_bytes(None, 16), pcie.count_bytes(32.0, None)) == (None, None)
 
 
 def test_a_chain_begins_at_the_last_host_bridge() -> None:
     path = "/sys/devices/pci0000:80/0000:80:00.5/pci10000:80/10000:80:02.0/10000:81:00.0"
-    assert find_chain(path) == ("pci10000:80", "10000:80:02.0", "10000:81:00.0")
+    assert pcie.find_chain(path) == ("pci10000:80", "10000:80:02.0", "10000:81:00.0")
 
 
 @pytest.mark.parametrize("path", ["/sys/devices/virtual/infiniband/rxe0", "", "/sys/devices/pci0000:00"])
 def test_a_path_without_a_function_has_no_chain(path: str) -> None:
-    assert find_chain(path) == ()
+    assert pcie.find_chain(path) == ()
 
 
 def test_what_hangs_below_a_function_belongs_to_it() -> None:
     function = "/sys/devices/pci0000:00/0000:08:00.0"
-    assert find_function_folder(f"{function}/mlx5_core.sf.4") == function
-    assert find_function_folder("/sys/devices/virtual/net") == ""
+    assert pcie.find_function_folder(f"{function}/mlx5_core.sf.4") == function
+    assert pcie.find_function_folder("/sys/devices/virtual/net") == ""
 
 
 def test_the_links_are_those_between_a_port_and_what_is_plugged_into_it(machine: Machine) -> None:
@@ -120,7 +104,7 @@ def test_where_one_end_says_nothing_the_other_counts(machine: Machine) -> None:
 
 
 def test_a_hidden_root_leaves_a_link_with_one_end() -> None:
-    links = pair_ends([End("b"), End("c"), End("d", 32.0, 16, 32.0, 16)])
+    links = pcie.pair_ends([pcie.End("b"), pcie.End("c"), pcie.End("d", 32.0, 16, 32.0, 16)])
     assert [(link.upper, link.address) for link in links] == [("", "b"), ("c", "d")]
 
 
@@ -137,35 +121,37 @@ def test_a_port_of_a_virtual_machine_has_no_say(machine: Machine) -> None:
     machine.add_function("00/00:01.0", machines.EMULATED_PORT, link=machines.write_link("2.5 GT/s PCIe", 1))
     machine.add_nic("mlx5_0", "00/00:01.0/01:00.0")
     (link,) = links_of(machine, "00/00:01.0/01:00.0")
-    assert (link.max_speed_gts, link.max_width, link.bytes_per_second) == (32.0, 16, count_bytes(32.0, 16))
+    assert (link.max_speed_gts, link.max_width, link.bytes_per_second) == (32.0, 16, pcie.count_bytes(32.0, 16))
 
 
 def test_the_narrowest_link_counts(machine: Machine) -> None:
     machine.add_nic("mlx5_0", CARD)
     machine.rewrite("15/15:01.0/16:00.0", {"current_link_width": "4", "max_link_width": "8"})
-    assert narrowest(links_of(machine)) == (count_bytes(32.0, 4), count_bytes(32.0, 8))
+    assert pcie.narrowest(links_of(machine)) == (pcie.count_bytes(32.0, 4), pcie.count_bytes(32.0, 8))
 
 
 def test_an_unknown_link_above_the_card_is_passed_over(machine: Machine) -> None:
     machine.add_nic("mlx5_0", CARD)
     for place in ("15/15:01.0", "15/15:01.0/16:00.0"):
         machine.rewrite(place, NO_LINK)
-    assert narrowest(links_of(machine)) == (count_bytes(32.0, 16), count_bytes(32.0, 16))
+    assert pcie.narrowest(links_of(machine)) == (pcie.count_bytes(32.0, 16), pcie.count_bytes(32.0, 16))
 
 
 def test_an_unknown_link_of_the_card_makes_the_way_unknown(machine: Machine) -> None:
     machine.add_nic("mlx5_0", CARD, link=NO_LINK)
     machine.rewrite(CARD.rpartition("/")[0], NO_LINK)
-    assert narrowest(links_of(machine)) == (None, None)
-    assert narrowest(()) == (None, None)
+    assert pcie.narrowest(links_of(machine)) == (None, None)
+    assert pcie.narrowest(()) == (None, None)
 
 
 def judged(links: tuple[PcieLink, ...], rate: float | None = 50e9) -> list[tuple[str, str]]:
-    return [(verdict.word, verdict.sentence) for verdict in judge(links, *narrowest(links), rate)]
+    return [(verdict.word, verdict.sentence) for verdict in pcie.judge(links, *pcie.narrowest(links), rate)]
 
 
 def link(speed: float | None, width: int | None, most: float | None = 32.0, lanes: int | None = 16) -> PcieLink:
-    return PcieLink("0000:18:00.0", "", speed, width, most, lanes, count_bytes(speed, width), count_bytes(most, lanes))
+    return PcieLink(
+        "0000:18:00.0", "", speed, width, most, lanes, pcie.count_bytes(speed, width), pcie.count_bytes(most, lanes)
+    )
 
 
 def test_a_link_that_runs_as_fast_as_both_ends_can_has_no_verdict() -> None:
@@ -175,7 +161,7 @@ def test_a_link_that_runs_as_fast_as_both_ends_can_has_no_verdict() -> None:
 def test_a_downtrained_card_says_what_to_do() -> None:
     assert judged((link(16.0, 16),)) == [
         (
-            DOWNTRAINED,
+            pcie.DOWNTRAINED,
             "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16, and carries 31.5 GB/s of its "
             "port's 50 GB/s: reseat the card, or check the riser and slot.",
         )
@@ -184,21 +170,23 @@ def test_a_downtrained_card_says_what_to_do() -> None:
 
 def test_a_downtrained_link_that_is_wide_enough_is_still_told() -> None:
     ((word, sentence),) = judged((link(32.0, 8),), 25e9)
-    assert word == DOWNTRAINED
+    assert word == pcie.DOWNTRAINED
     assert sentence.startswith("its PCIe link runs at 32 GT/s x8, but both ends support 32 GT/s x16: ")
 
 
 def test_a_downtrained_link_above_the_card_is_named() -> None:
-    above = PcieLink("0000:16:00.0", "0000:15:01.0", 32.0, 4, 32.0, 16, count_bytes(32.0, 4), count_bytes(32.0, 16))
+    above = PcieLink(
+        "0000:16:00.0", "0000:15:01.0", 32.0, 4, 32.0, 16, pcie.count_bytes(32.0, 4), pcie.count_bytes(32.0, 16)
+    )
     ((word, sentence),) = judged((above, link(32.0, 16)))
-    assert word == DOWNTRAINED
+    assert word == pcie.DOWNTRAINED
     assert sentence.startswith("the PCIe link of the switch 0000:16:00.0 above it runs at 32 GT/s x4")
 
 
 def test_a_slot_too_slow_for_the_port_says_so() -> None:
     assert judged((link(16.0, 16, 16.0),)) == [
         (
-            SLOW_SLOT,
+            pcie.SLOW_SLOT,
             "its PCIe path carries 31.5 GB/s at most, less than the 50 GB/s of its port: move the card to a faster "
             "slot.",
         )
@@ -206,7 +194,7 @@ def test_a_slot_too_slow_for_the_port_says_so() -> None:
 
 
 def test_a_slow_slot_is_judged_by_now_where_the_most_is_not_known() -> None:
-    assert [word for word, _ in judged((link(16.0, 16, None, None),))] == [SLOW_SLOT]
+    assert [word for word, _ in judged((link(16.0, 16, None, None),))] == [pcie.SLOW_SLOT]
 
 
 def test_a_port_without_a_rate_has_no_slow_slot() -> None:
@@ -216,7 +204,7 @@ def test_a_port_without_a_rate_has_no_slow_slot() -> None:
 def test_an_unknown_link_says_where_to_look() -> None:
     assert judged((link(None, None, None, None),)) == [
         (
-            UNKNOWN,
+            pcie.UNKNOWN,
             "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, "
             "or set it in topology.file.",
         )
@@ -225,12 +213,12 @@ def test_an_unknown_link_says_where_to_look() -> None:
 
 
 def test_half_a_link_is_not_downtrained_by_what_is_not_known() -> None:
-    assert not is_downtrained(link(None, 16))
-    assert is_downtrained(link(None, 8))
+    assert not pcie.is_downtrained(link(None, 16))
+    assert pcie.is_downtrained(link(None, 8))
 
 
 def test_links_and_rates_are_written_for_people() -> None:
-    assert (write_link(2.5, None), write_link(None, 4), link_rate_text(63.015e9)) == (
+    assert (pcie.write_link(2.5, None), pcie.write_link(None, 4), link_rate_text(63.015e9)) == (
         "2.5 GT/s x?",
         "? GT/s x4",
         "63 GB/s",

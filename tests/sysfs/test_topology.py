@@ -10,19 +10,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.metrics.page import TABLE
-from ibpulse.agent.sysfs.gpus import (
-    NODE,
-    PHB,
-    PIX,
-    PRODUCTS,
-    PXB,
-    SYS,
-    UNKNOWN,
-    WORDS,
-    GpuReader,
-    find_nearest,
-    measure,
-)
+from ibpulse.agent.sysfs import gpus
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.kinds import KINDS
 from ibpulse.agent.sysfs.overrides import KINDS as KEYS
@@ -74,36 +62,36 @@ CHAIN = ("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:18:
 @pytest.mark.parametrize(
     ("other", "node", "word"),
     [
-        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:01.0", "0000:19:00.0"), 0, PIX),
-        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:18:00.1"), 0, PIX),
-        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:02.0", "0000:19:00.0", "0000:1a:00.0"), 0, PXB),
-        (("pci0000:15", "0000:15:02.0", "0000:1b:00.0"), 0, PHB),
-        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 0, NODE),
-        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 1, SYS),
-        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), None, UNKNOWN),
-        ((), 0, UNKNOWN),
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:01.0", "0000:19:00.0"), 0, gpus.PIX),
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:18:00.1"), 0, gpus.PIX),
+        (("pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:02.0", "0000:19:00.0", "0000:1a:00.0"), 0, gpus.PXB),
+        (("pci0000:15", "0000:15:02.0", "0000:1b:00.0"), 0, gpus.PHB),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 0, gpus.NODE),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), 1, gpus.SYS),
+        (("pci0000:25", "0000:25:01.0", "0000:26:00.0"), None, gpus.UNKNOWN),
+        ((), 0, gpus.UNKNOWN),
     ],
 )
 def test_a_distance_follows_the_first_place_where_two_ways_part(
     other: tuple[str, ...], node: int | None, word: str
 ) -> None:
-    assert measure(CHAIN, 0, other, node) == word
-    assert measure(other, node, CHAIN, 0) == word
+    assert gpus.measure(CHAIN, 0, other, node) == word
+    assert gpus.measure(other, node, CHAIN, 0) == word
 
 
 def test_the_nearest_are_all_that_are_equally_near_in_the_order_of_their_addresses() -> None:
     distances = {
-        "10000:01:00.0": PXB,
-        "0000:9d:00.0": PXB,
-        "0000:1b:00.0": PXB,
-        "0000:43:00.0": SYS,
+        "10000:01:00.0": gpus.PXB,
+        "0000:9d:00.0": gpus.PXB,
+        "0000:1b:00.0": gpus.PXB,
+        "0000:43:00.0": gpus.SYS,
         "0000:00:00.0": "",
     }
-    assert find_nearest(distances) == (("0000:1b:00.0", "0000:9d:00.0", "10000:01:00.0"), PXB)
+    assert gpus.find_nearest(distances) == (("0000:1b:00.0", "0000:9d:00.0", "10000:01:00.0"), gpus.PXB)
 
 
 def test_without_a_known_distance_nothing_is_nearest() -> None:
-    assert find_nearest({"0000:1b:00.0": UNKNOWN}) == ((), UNKNOWN)
+    assert gpus.find_nearest({"0000:1b:00.0": gpus.UNKNOWN}) == ((), gpus.UNKNOWN)
 
 
 def test_a_place_is_told_in_full(machine: Machine) -> None:
@@ -144,7 +132,7 @@ def test_the_virtual_function_of_a_gpu_is_no_gpu(machine: Machine) -> None:
     folder = machine.add_gpu("40/40:01.0/41:00.4")
     machine.add_gpu("40/40:01.0/41:00.0")
     (folder / "physfn").symlink_to("../0000:41:00.0")
-    assert [gpu.address for gpu in GpuReader(str(machine.root)).read()] == ["0000:41:00.0"]
+    assert [gpu.address for gpu in gpus.GpuReader(str(machine.root)).read()] == ["0000:41:00.0"]
 
 
 def test_a_gpu_that_comes_is_found_and_one_that_falls_off_the_bus_goes(machine: Machine) -> None:
@@ -159,7 +147,7 @@ def test_a_gpu_that_comes_is_found_and_one_that_falls_off_the_bus_goes(machine: 
 
 def test_a_known_function_is_not_read_again(machine: Machine, opened: Opened) -> None:
     machine.add_gpu("40/40:01.0/41:00.0")
-    reader = GpuReader(str(machine.root))
+    reader = gpus.GpuReader(str(machine.root))
     reader.read()
     opened.clear()
     reader.read()
@@ -175,8 +163,8 @@ def test_no_file_of_a_device_that_is_left_out_is_opened(machine: Machine, opened
 
 
 def test_the_ids_of_the_table_are_as_the_kernel_writes_them() -> None:
-    assert {form for _, form in PRODUCTS.values()} <= {"SXM", "PCIe", "OAM", "superchip", ""}
-    assert all(len(vendor) == len(device) == 6 and device == device.lower() for vendor, device in PRODUCTS)
+    assert {form for _, form in gpus.PRODUCTS.values()} <= {"SXM", "PCIe", "OAM", "superchip", ""}
+    assert all(len(vendor) == len(device) == 6 and device == device.lower() for vendor, device in gpus.PRODUCTS)
 
 
 def test_equal_faults_stand_in_one_notice(machine: Machine) -> None:
@@ -420,7 +408,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
 
 
 def test_every_distance_is_on_the_page() -> None:
-    assert [word for word in re.findall(r"^\| `([A-Z]+)` \|", PAGE, re.MULTILINE) if word in WORDS] == list(WORDS)
+    assert [word for word in re.findall(r"^\| `([A-Z]+)` \|", PAGE, re.MULTILINE) if word in gpus.WORDS] == list(
+        gpus.WORDS
+    )
 
 
 @pytest.mark.parametrize(

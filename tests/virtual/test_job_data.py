@@ -225,3 +225,13 @@ def test_ratios_of_the_past_are_those_to_the_line_rates_of_the_past(fleet: Fleet
     lines = rates[ratios > 0] / ratios[ratios > 0]
     # four rails of 50 GB/s, of which one has 12.5 GB/s from then on
     assert sorted({round(float(line) / 1e8) for line in lines}) == [1625, 2000]
+
+
+def test_a_row_is_a_part_of_its_line_rate_for_who_looks_after_a_link_was_lost(fleet: Fleet) -> None:
+    fleet.nodes[1].put("mlx5_1", "state", "1: DOWN")
+    fleet.run(12)
+    viewer = fleet.view(f"{JOBS}/{JOB}/stream")
+    fleet.run(2)
+    rows = orjson.loads(viewer.events("rows")[-1])["rows"]
+    assert [row["rate_bytes_per_second"] for row in rows] == [200e9] * len(NODES)
+    viewer.leave()

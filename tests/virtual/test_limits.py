@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import AggregatorOptions
-from ibpulse.agent.aggregator.limits import LimitTotals
+from ibpulse.agent.aggregator.aggregator import LimitTotals
 from ibpulse.agent.aggregator.ports import PortTable
 from ibpulse.core.events import PortHistory
 from ibpulse.core.recordings import load

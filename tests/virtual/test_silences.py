@@ -40,6 +40,12 @@ def stall(node: Node) -> list[float]:
     return [*node.metrics().find("ibpulse_job_stall").values()]
 
 
+def verdicts(node: Node) -> list[dict[str, Any]]:
+    (job,) = node.get("/api/v1/verdicts")["jobs"]
+    assert (job["job_id"], job["scheduler"], job["armed"]) == (JOB, "simulated", True)
+    return list(job["stalls"])
+
+
 def stalls(node: Node) -> list[Event]:
     return node.events("job-stalled")
 
@@ -69,7 +75,7 @@ def test_the_answer_has_the_last_bytes_up_to_a_fifth_of_a_second(tmp_path: Path)
             assert quiet["known_until_ms"] - rail["counted_until_ms"] < 1500
 
 
-def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_ten_minutes(tmp_path: Path) -> None:
+def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_three_minutes(tmp_path: Path) -> None:
     with alone(tmp_path) as fleet:
         (node,) = fleet.nodes
         assert (stall(node), stalls(node)) == ([0], [])
@@ -79,17 +85,22 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_ten_minute
         assert event.text == "job 1001 is silent: the cause is not known"
         assert (event.details["kind"], event.details["unknown"]) == ("unknown", ["what the other nodes of the job did"])
         assert stall(node) == [0]
-        node.run(590)
+        node.run(170)
         assert stall(node) == [0]
         node.run(10)
         assert stall(node) == [1]
+        (found,) = verdicts(node)
+        assert (found["verdict"], found["push_after_ms"], found["pushed"]) == ("unknown", 180_000, True)
+        assert found["silent_ms"] == pytest.approx(182_500, abs=1000)
         node.play("dense")
         node.run(3)
         assert stall(node) == [0]
+        (found,) = verdicts(node)
+        assert (found["resumed"], found["ended_ms"] - found["since_ms"]) == (True, pytest.approx(183_500, abs=1000))
         assert [each.text for each in node.events("job-resumed")] == ["job 1001 moves bytes again"]
         # a silence as long as the last one is a pause of this job
         node.play("idle")
-        node.run(603)
+        node.run(190)
         assert (len(stalls(node)), stall(node)) == (2, [0])
 
 
@@ -179,6 +190,10 @@ def test_a_step_of_the_clock_does_not_change_the_length_of_a_silence(seconds: fl
         assert stall(node) == [0]
         (rail, _) = silence(node)["rails"]
         assert abs(node.clock.time_ns() / 1e6 - rail["sent"]["ms"] - 6000) < 400
+        # it is the same silence, on the new clock
+        (found,) = verdicts(node)
+        assert (found["since_ms"], found["ended_ms"]) == (rail["sent"]["ms"], None)
+        assert (len(stalls(node)), node.events("job-resumed")) == (1, [])
 
 
 def test_a_silence_that_a_checkpoint_explains_for_a_while_is_told_once(

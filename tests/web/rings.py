@@ -18,6 +18,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from ibpulse.agent.aggregator import AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.aggregator import LimitTotals
 from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions
@@ -193,6 +194,8 @@ def given_parts(
         events=EventLog() if events is None else events,
         supervisor=GivenSupervisor(slots, known_ports, heartbeat_age_seconds),
         jobs=GivenJobs(jobs),
+        silences=SimpleNamespace(verdicts=list),
+        aggregator=SimpleNamespace(limits=LimitTotals(reader, PortHistory(), AggregatorOptions())),
         captures=captures or given_captures(FlightRecorder(reader, CaptureOptions(Path("nowhere"), name), clock), name),
         fabric=fabric,
         readiness=ready,

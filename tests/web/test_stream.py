@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import pause, until
+from tests.ring.writing import put_signals
 from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.events import Event, Listener, listening
-from tests.web.rings import EPOCH, Node, fabric, full_node, make_node, port
+from tests.web.rings import EPOCH, Node, fabric, full_node, instant_ns, make_node, port
 
 MS = 10
 
@@ -123,7 +124,7 @@ async def test_the_ring_limits_resumed_batches(tmp_path: Path) -> None:
         ("?every=50ms", "", "every: 50ms is out of bounds; choose 100ms to 250ms"),
         ("?every=1s", "", "every: 1s is out of bounds; choose 100ms to 250ms"),
         ("?every=x", "", "every: 'x' is not a duration; write it like 10ms, 5s or 1h30m"),
-        ("?port=a", "", "port: no such name; use every, from or job"),
+        ("?port=a", "", "port: no such name; use every, from, job or signals"),
         ("", "abc", "Last-Event-ID: 'abc' is not an id of this stream; remove it"),
         ("?from=2999999999999", "", "from: 2999999999999 is in the future; check both clocks"),
     ],
@@ -463,3 +464,67 @@ def test_the_second_of_a_job_has_its_own_numbers(tmp_path: Path) -> None:
     assert [port.port for port in found.ports] == names
     other = describe_second(snapshot, ("flux", job.claim.id), names)
     assert other.given()["job"] is None
+
+
+def put_reading(node: Node, tick: int, waited: int) -> None:
+    """The signals of the first port are read at a tick; its readings so far end with a wait of 297."""
+    put_signals(node.ring, 0, tick, (7, waited), [instant_ns(tick)] * 3)
+
+
+def times_of(messages: Iterable[bytes]) -> list[list[int]]:
+    """The ticks of the readings in each batch."""
+    batches = [json.loads(each.partition(b"data: ")[2]) for each in messages if b"event: batch" in each]
+    return [[ms // MS for port in batch["signals"] for ms in port["time_ms"]] for batch in batches]
+
+
+async def test_batches_have_the_signals_of_a_window_if_asked(node: Node) -> None:
+    begin, parts = node.now_tick + 1, node.parts()
+    async with served(parts) as client, listening(client) as plain:
+        await settle(plain)
+        async with listening(client, "?signals=true") as mine:
+            await settle(mine)
+            for number, tick in enumerate(range(begin + 5, begin + 30, 10)):
+                put_reading(node, tick, 300 + number)
+            advance(node, 30)
+            batch, without = await mine.next("batch"), await plain.next("batch")
+            span = {"from": begin * MS, "to": (begin + 30) * MS, "signals": "true"}
+            window = (await client.get("/api/v1/window", params=span)).json()
+        await until(lambda: parts.counts.stream_viewers == 1)
+        advance(node, 5)
+        assert last_tick(await plain.next("batch")) == begin + 34
+    (port,) = batch.data["signals"]
+    assert (port["port"], [each["gained"] for each in port["series"]]) == (FIRST, [[0, 0, 0], [3, 1, 1]])
+    assert "signals" not in without.data
+    assert batch.data == {**without.data, "signals": window["signals"]}
+
+
+def test_each_reading_comes_once_and_one_that_took_long_comes_late(node: Node) -> None:
+    feed = Feed(node.parts(), signals=True)
+    begin = feed.next_tick
+    advance(node, 20)
+    assert times_of(feed.advance()) == [[]]
+    put_reading(node, begin + 15, 300)
+    advance(node, 10)
+    assert times_of(feed.advance()) == [[begin + 15]]
+    put_reading(node, begin + 30, 301)
+    put_reading(node, begin + 41, 302)
+    advance(node, 10)
+    assert times_of(feed.advance()) == [[begin + 30]]
+    advance(node, 10)
+    assert times_of(feed.advance()) == [[begin + 41]]
+
+
+async def test_a_reconnecting_viewer_gets_missed_signals(node: Node) -> None:
+    last = str(node.now_tick - 150)
+    async with served(node.parts()) as client, listening(client, "?signals=true", last=last) as listener:
+        await settle(listener)
+        signals = [port for _ in range(2) for port in (await listener.next("batch")).data["signals"]]
+    times = [ms // MS for port in signals for ms in port["time_ms"]]
+    assert times == list(range(EPOCH + 855, EPOCH + 1000, 10))
+    assert {gained for port in signals for gained in port["series"][1]["gained"]} == {3}
+
+
+def test_signals_of_a_job_are_those_of_its_ports_while_it_had_them(shared: Shared) -> None:
+    feed = Feed(shared.parts(), A.claim.key, signals=True)
+    assert times_of(feed.batches(EPOCH + 180, EPOCH + 230)) == [[EPOCH + 205, EPOCH + 215, EPOCH + 225]]
+    assert times_of(Feed(shared.parts(), B.claim.key, signals=True).batches(EPOCH + 300, EPOCH + 350)) == [[]]

@@ -58,7 +58,6 @@ ibpulse doctor                                  # this node
 ibpulse doctor --path.sysfs=/host/sys           # in a container with the host's /sys mounted there
 ibpulse doctor --format=json                    # for programs
 ibpulse doctor --watch=30s                      # repeat every 30 s
-ibpulse doctor --nccl=all_reduce.json           # also judge the result of a benchmark by this node's rails
 ```
 
 ## Reading the output

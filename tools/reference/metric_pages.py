@@ -362,8 +362,8 @@ A *requester* is the side that sends a request (for a write, the sender of the d
 ## Signals
 
 Up to {most} of these counters per port are *signals*: they are read every `sampler.signals` (100 ms), and stand next to
-the bytes in the ring, in captures and recordings, and in `/api/v1/window?signals=true`. A sign of *peers* says what
-limits those who send to this port.
+the bytes in the ring, captures, recordings and the [API](api.md) (`signals=true`). A sign of *peers* says what limits
+those who send to this port.
 
 {signals}
 - **Ports take turns**, after the bytes: from 100 ms on, no sample waits for more than one port's signals, so those of

@@ -196,26 +196,24 @@ class RepeatedReads(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class CallResults(Generic[T]):
-    """Results returned in time, by name, and the names of calls that are late or failed with an OSError.
+    """Results returned in time, by name, and the names of calls that are late, both in the order of the calls.
 
-    All are in the order of the calls.
+    A call that failed with an OSError is in neither.
     """
 
     values: Mapping[str, T]
     late: tuple[str, ...]
-    failed: tuple[str, ...] = ()
 
 
 def call_all(calls: Mapping[str, Callable[[], T]], seconds: float) -> CallResults[T]:
     """Run all calls in parallel, one thread each, and wait for the results for at most this many seconds in total."""
     reads = {name: RepeatedRead(name, f"call-{name}", partial(_call, call)) for name, call in calls.items()}
     join_all([read.start(0) for read in reads.values()], seconds)
-    # a late thread may end at any time; the copy keeps the three results consistent
+    # a late thread may end at any time; the copy keeps both results consistent
     ended = {name: read.answer for name, read in reads.items() if read.answered}
     return CallResults(
         {name: values[0] for name, values in ended.items() if values},
         tuple(name for name in calls if name not in ended),
-        tuple(name for name, values in ended.items() if not values),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 WIDTH = 100
-FOLDER, PAGE = Path(__file__).parent, "page.html.j2"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def wrap(text: str, head: str = "", indent: int = 2, width: int = WIDTH) -> str:
     )
 
 
-def render_page(title: str, template: Path = FOLDER / PAGE, **members: Any) -> str:
-    """A title, `warnings`, `picture` and `sections` as HTML, or what another template shows, which extends this page.
+def render_page(title: str, template: Path, **members: Any) -> str:
+    """What a template shows, which extends `page.html.j2`.
 
     Raises:
         RecordingError: jinja2 is not installed.

@@ -193,6 +193,11 @@ def names_text(names: Iterable[str], shown: int = SHOWN_NAMES) -> str:
     return first_names(sorted(names, key=natural_key), shown)
 
 
+def simulated_text(which: str = "") -> str:
+    """The sentence about simulated recordings; `which` are their names if others are not."""
+    return f"SIMULATED{f' ({which})' if which else ''}: recorded from a simulator or a replay, not from hardware."
+
+
 def first_names(names: Sequence[str], shown: int) -> str:
     """Names separated by commas, in the given order; a long list is cut: `a, b and 3 more`."""
     more = len(names) - shown

@@ -7,7 +7,6 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ibpulse import __version__
@@ -19,8 +18,6 @@ from ibpulse.agent.node.wiring import make_inventory, supervisor_options
 from ibpulse.base.document import json_text
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import format_duration
-from ibpulse.workbench.nccl.formats import read_benchmark
-from ibpulse.workbench.nccl.grades import judge_benchmarks
 
 CLEAR = "\033[H\033[2J"
 
@@ -39,9 +36,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Sequence[str]) -> int:
-    runs = tuple(run for path in arguments.nccl for run in read_benchmark(path))
     facts = find_facts_in_child(request)
-    facts = replace(facts, benchmarks=judge_benchmarks(runs, facts.fabric))
     findings = examine(facts, names)
     if arguments.format == "json":
         indent = None if arguments.watch is not None else 2

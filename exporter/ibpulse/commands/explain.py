@@ -10,7 +10,6 @@ from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
 from ibpulse.base.text import escape_controls
 from ibpulse.commands.compare import load_against
-from ibpulse.workbench import pictures
 from ibpulse.workbench.models import check
 from ibpulse.workbench.nccl import report as benchmarks
 from ibpulse.workbench.nccl.formats import read_benchmark
@@ -25,7 +24,7 @@ from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the overlap of each device, and draw the picture, or merge the wire into the trace."""
+    """Print the overlap of each device, and merge the wire into the trace."""
     _check(arguments)
     names = CommunicationNames(arguments.communication)
     files = [read_traces(path, names) for path in arguments.files]
@@ -36,14 +35,11 @@ def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
     reports = [report for traces in files for report in _measure(traces, wire, arguments)]
     render = overlaps.render_json if arguments.format == "json" else overlaps.render_text
     print(render(reports, arguments.against), end="")
-    if _merges(arguments):
+    if arguments.output:
         clock = WireClock.of([report.wire for report in reports if report.wire], arguments.shift)
-        save_merged(files[0][0], recording, rows, clock, arguments.output, threshold)
+        save_merged(reports, recording, rows, clock, arguments.output, threshold)
         if arguments.format == "text":
             print(escape_controls(f"{arguments.output}: {clock.text} ({clock.evidence})"))
-    elif arguments.output:
-        shown = next((report for report in reports if report.wire), reports[0])
-        pictures.save_trace_picture(shown, wire, arguments.output, arguments.theme, arguments.step)
     return 0
 
 
@@ -53,25 +49,16 @@ def _check(arguments: argparse.Namespace) -> None:
         faults.append("flag --shift: moves the recording; give --against as well")
     if arguments.port and not arguments.against:
         faults.append("flag --port: names a port of the recording; give --against as well")
-    if arguments.step is not None and not arguments.output:
-        faults.append("flag --step: chooses what the picture shows; give --output as well")
-    if _merges(arguments):
+    output = arguments.output
+    if output and not output.name.lower().endswith(SUFFIXES):
+        faults.append(f"flag --output: {str(output)!r} is neither .json nor .json.gz")
+    elif output:
         if not arguments.against or len(arguments.files) > 1:
             faults.append("flag --output: a trace is merged with one recording; give one trace, and --against")
-        if arguments.step is not None:
-            faults.append("flag --step: chooses what a picture shows; omit it")
-        if any(
-            file.exists() and arguments.output.exists() and file.samefile(arguments.output) for file in arguments.files
-        ):
-            faults.append(f"flag --output: {str(arguments.output)!r} is the trace itself; name another file")
-    elif arguments.output and arguments.output.suffix.lower() not in (".png", ".svg"):
-        faults.append(f"flag --output: {str(arguments.output)!r} is neither .png, .svg, .json nor .json.gz")
+        if any(file.exists() and output.exists() and file.samefile(output) for file in arguments.files):
+            faults.append(f"flag --output: {str(output)!r} is the trace itself; name another file")
     if faults:
         raise ConfigError(faults)
-
-
-def _merges(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.output) and arguments.output.name.lower().endswith(SUFFIXES)
 
 
 def _measure(traces: list[KinetoTrace], wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:

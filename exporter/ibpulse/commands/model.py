@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ibpulse.agent.config import Settings
-from ibpulse.base.document import Section, render_page, render_text
-from ibpulse.base.errors import ConfigError, PictureError
+from ibpulse.base.document import Section, render_text
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
@@ -86,11 +86,7 @@ def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, 
         found = predict(inputs.job, inputs.hardware, inputs.step)
     except ValueError as error:
         raise ConfigError([f"job: {error}"]) from None
-    try:
-        loads = load_sensitivity(found, inputs.expert_loads)
-    except ValueError as error:
-        raise ConfigError([f"{inputs.given['expert-loads'].place}: {error}"]) from None
-    return Answer(inputs, found, loads)
+    return Answer(inputs, found, load_sensitivity(found))
 
 
 def show(answer: Answer, arguments: argparse.Namespace, measured: Measurement) -> int:
@@ -114,22 +110,7 @@ def _render(answer: Answer, form: str, measured: Measurement) -> str:
     if form == "json":
         return render_json(inputs, found, loads, measured.document)
     sections = [*prediction_sections(inputs, found, loads), *measured.sections, *assumption_sections(inputs, found)]
-    if form == "text":
-        return render_text(sections)
-    title = f"Predicted traffic: {found.job.model.name}"
-    text = "Predicted rate of a node over two steps, and the measured one if there is one"
-    url = _picture_url(answer, measured)
-    return render_page(title, sections=sections, warnings=(), picture=url, picture_text=text)
-
-
-def _picture_url(answer: Answer, measured: Measurement) -> str:
-    """The picture for a page; empty without samples, or without the drawing libraries."""
-    if not answer.found.timelines:
-        return ""
-    try:
-        return pictures.predicted_steps_url(_picture(answer, measured), DRAWING)
-    except PictureError:
-        return ""
+    return render_text(sections)
 
 
 def _picture(answer: Answer, measured: Measurement) -> pictures.PredictedPicture:

@@ -16,7 +16,7 @@ from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.signals import read_signals
 from ibpulse.core.ring.spans import RingPort, read_rates
 from ibpulse.core.statistics.gains import SignalReadings
-from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, row_of
+from ibpulse.core.statistics.limits import MAX_APART_NS, RailSamples, find_rail_signs, row_of
 from ibpulse.core.statistics.signs import (
     BLIND,
     ERRORS,
@@ -148,6 +148,9 @@ SAME_SHARE = 0.5
 
 def find_remarks(signals: SignalReadings, infiniband: bool) -> list[str]:
     """Why the counters of a port can leave most of its intervals unknown; empty if they can tell."""
+    apart_ns = float(np.median(np.diff(signals.wall_ns))) if len(signals.wall_ns) > 1 else 0.0
+    if apart_ns > MAX_APART_NS:
+        return [f"its counters are read only every {duration_text(round(apart_ns))}, so slow traffic is unknown"]
     rows = [row_of(signal.name, infiniband) for signal in signals.signals]
     telling = NOTIFIED if NOTIFIED in rows else WAITED_SECONDS
     if telling not in rows:

@@ -198,10 +198,14 @@ class SampleMarks:
 
 @dataclass(frozen=True, slots=True)
 class WindowSignals:
-    """The signals of a port at its readings, as in `SignalReadings`, and what they gained."""
+    """The signals of a port at its readings, as in `SignalReadings`, and what they gained.
+
+    `ticks` (readings,) are those after which they were read.
+    """
 
     port: str
     signals: tuple[Signal, ...]
+    ticks: Counts
     wall_ns: Counts
     counters: Words
     gains: Gains
@@ -288,14 +292,29 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
 def _read_signals(plan: WindowPlan, reader: RingReader, runs: Sequence[TickRun]) -> Iterator[WindowSignals]:
     for port, slot in zip(plan.ports, plan.slots, strict=True):
         for run in runs:
-            ticks, readings = read_signals(reader, slot, run.tick, run.tick + run.count - 1)
-            wanted = ticks >= run.tick
-            if plan.job is not None:
-                # a reading belongs to the job if the port did at its end
-                wanted &= plan.job.ports.mask([port], run.tick, run.count)[0, np.maximum(ticks - run.tick, 0)]
-            if readings.signals:
-                times, counters = readings.wall_ns[wanted], readings.counters[wanted]
-                yield WindowSignals(port, readings.signals, times, counters, readings.gains().only(wanted))
+            found = read_port_signals(reader, port, slot, run.tick, run.tick + run.count - 1, plan.job)
+            if found.signals:
+                yield found
+
+
+def read_port_signals(
+    reader: RingReader, port: str, slot: int, first_tick: int, last_tick: int, job: ChosenJob | None = None
+) -> WindowSignals:
+    """The signals of a port at the ticks from `first_tick` to `last_tick`, or those of a job among them."""
+    ticks, readings = read_signals(reader, slot, first_tick, last_tick)
+    wanted = ticks >= first_tick
+    if job is not None:
+        # a reading belongs to the job if the port did at its end
+        had = job.ports.mask([port], first_tick, last_tick - first_tick + 1)[0]
+        wanted &= had[np.maximum(ticks - first_tick, 0)]
+    return WindowSignals(
+        port,
+        readings.signals,
+        ticks[wanted],
+        readings.wall_ns[wanted],
+        readings.counters[wanted],
+        readings.gains().only(wanted),
+    )
 
 
 def _of_job(series: RateSeries, plan: WindowPlan, row: int, run: TickRun) -> RateSeries:

@@ -20,24 +20,14 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, encode_npy
+from ibpulse.core.answers.silence import VerdictsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import NodeArray
+from ibpulse.core.http import requests
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
-from ibpulse.core.http.requests import (
-    MAX_POINTS,
-    RESOLUTION,
-    RESUME_FROM,
-    STATISTIC,
-    EventsQuery,
-    MaxPoints,
-    OptionalDuration,
-    OptionalInstant,
-    SpanQuery,
-    choose_bins,
-    read_resume,
-)
+from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation, text
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic
 from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
@@ -56,7 +46,6 @@ from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.samples import (
-    WAYS,
     NodeSamples,
     RailLineRates,
     ask_line_rates,
@@ -123,10 +112,10 @@ def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, An
     return {name: text, f"{name}_ms": time_ms, f"{name}_uncertainty_ms": uncertainty_ms}
 
 
-class JobSummaryQuery(SpanQuery, RowsQuery):
+class JobSummaryQuery(requests.SpanQuery, RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/summary`, unparsed."""
 
-    last: OptionalDuration = Field(
+    last: requests.OptionalDuration = Field(
         None, description=f"Length of the newest span in whole seconds, up to 1m (default: {SUMMARY_LAST})."
     )
 
@@ -180,7 +169,7 @@ def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
     return first * 1000, end * 1000
 
 
-async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery) -> dict[str, Any]:
+async def list_job_events(parts: GatewayParts, job: FleetJob, query: requests.EventsQuery) -> dict[str, Any]:
     """The events of the nodes of a job, by time."""
     # of many nodes, each gives the newest of its share
     limit = min(query.limit, max(1, MAX_EVENTS // max(1, len(job.nodes))))
@@ -211,19 +200,19 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
     }
 
 
-class JobWindowQuery(SpanQuery, RowsQuery):
+class JobWindowQuery(requests.SpanQuery, RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/window`, unparsed."""
 
-    last: OptionalDuration = Field(
+    last: requests.OptionalDuration = Field(
         None, description=f"Length of the newest span, like 5s or 1m (default: {WINDOW_LAST})."
     )
     direction: Literal["transmit", "receive", "both"] = Field("both", description="Direction of traffic.")
     unit: Literal["bytes_per_second", "ratio"] = Field(
         "bytes_per_second", description="Bytes per second, or the ratio to the line rate that the row had then."
     )
-    resolution: OptionalDuration = RESOLUTION
-    max_points: MaxPoints = MAX_POINTS
-    statistic: Statistic = STATISTIC
+    resolution: requests.OptionalDuration = requests.RESOLUTION
+    max_points: requests.MaxPoints = requests.MAX_POINTS
+    statistic: Statistic = requests.STATISTIC
     format: Literal["json", "npy"] = Field("json", description="Format of the response.")
 
 
@@ -358,7 +347,7 @@ def _plan(
         (known[name] for name in {row.node for row in rows} if name in known), UNKNOWN_INTERVAL_NS
     )
     span, whose = query.span(now_ns, WINDOW_LAST), "the interval of most nodes"
-    bins = choose_bins(span, query.resolution, query.max_points, now_ns, interval_ns, whose=whose)
+    bins = requests.choose_bins(span, query.resolution, query.max_points, now_ns, interval_ns, whose=whose)
     values = 2 * len(rows) * bins.points
     length_ns = bins.points * bins.width * interval_ns
     samples = 2 * sum(len(row.rails) * length_ns // known.get(row.node, interval_ns) for row in rows)
@@ -375,9 +364,9 @@ def _plan(
 
 
 def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
-    ways = [place for place, way in enumerate(WAYS) if query.direction in (way, "both")]
+    ways = [place for place, way in enumerate(DIRECTIONS) if query.direction in (way, "both")]
     values = window.values[:, ways].reshape(len(window.rows) * len(ways), window.bins.points)
-    series = [(row.name, WAYS[way]) for row in window.rows for way in ways]
+    series = [(row.name, DIRECTIONS[way]) for row in window.rows for way in ways]
     holes = int(np.count_nonzero(np.isnan(values)))
     places = find_places(window.marks[:, ways].reshape(values.shape))
     about = {
@@ -414,7 +403,7 @@ def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
 class JobStreamQuery(RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/stream`, unparsed."""
 
-    from_: OptionalInstant = RESUME_FROM
+    from_: requests.OptionalInstant = requests.RESUME_FROM
 
 
 def job_router(parts: GatewayParts) -> APIRouter:
@@ -427,10 +416,11 @@ def job_router(parts: GatewayParts) -> APIRouter:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
         return _json(describe_jobs(parts.table.rows()))
 
-    @router.get("/api/v1/verdicts", **operation("list_verdicts", _members("The watched jobs.")))
+    @router.get("/api/v1/verdicts", **operation("list_verdicts", model(VerdictsAnswer, "The watched jobs.")))
     async def verdicts() -> Response:
         """The jobs that are watched for silence, with the verdicts on their last stalls."""
-        return _json({"jobs": [job.describe() for job in parts.verdicts]})
+        found = VerdictsAnswer.model_construct(jobs=[job.describe() for job in parts.verdicts])
+        return Response(found.encode(), media_type="application/json")
 
     events = text("Events like those of a node's stream.", MEDIA_TYPE)
 
@@ -440,7 +430,10 @@ def job_router(parts: GatewayParts) -> APIRouter:
     ) -> Response:
         """The highest sample of every row in 100 ms, live, and the numbers of the job once a second."""
         view = query.rows == "rails", tuple(sorted(set(query.node)))
-        key, (last, begin_ns) = hub.check(job, view), read_resume(last_event_id, query.from_, parts.clock.time_ns())
+        key, (last, begin_ns) = (
+            hub.check(job, view),
+            requests.read_resume(last_event_id, query.from_, parts.clock.time_ns()),
+        )
         begin = last if begin_ns is None else begin_ns // MILLISECOND_NS
         return EventStream(lambda client: hub.join(client, key, view, begin), hub.leave)
 
@@ -469,7 +462,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
             return _json(await summarize_job(parts, job, query))
 
     @router.get(PATH + "/events", **described("list_job_events", "The events of the nodes.", "kind"))
-    async def events(request: Request, job: str, query: Annotated[EventsQuery, Query()]) -> Response:
+    async def events(request: Request, job: str, query: Annotated[requests.EventsQuery, Query()]) -> Response:
         """The events of the nodes of the job, each by the clock of its node."""
         chosen = choose_job(list_jobs(parts.table.rows()), job)
         async with spans.place(request):

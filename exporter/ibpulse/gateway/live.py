@@ -25,18 +25,7 @@ from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, batch_event, event, gap_event
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness
-from ibpulse.gateway.jobs import (
-    MAX_ROWS,
-    FleetJob,
-    JobNode,
-    Row,
-    choose_job,
-    choose_rows,
-    describe_row,
-    find_lateness,
-    list_jobs,
-    rows_of,
-)
+from ibpulse.gateway import jobs
 from ibpulse.gateway.nodes.requests import GONE, Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
@@ -64,7 +53,7 @@ MAX_STATES = 200
 WAIT_MS, BATCH_SPAN_MS = 1100, 1000
 RESUME_MS = 60_000
 # maximum time of a value up to each number of rows, unless the samples are further apart
-VALUES_MS = ((4, 10), (8, 20), (16, 50), (MAX_ROWS, 100))
+VALUES_MS = ((4, 10), (8, 20), (16, 50), (jobs.MAX_ROWS, 100))
 SAMPLES = (100, 50, 20, 10, 5, 2, 1)
 STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
 # lateness is that of the last ten seconds, and the statistics of a node are read as often
@@ -96,7 +85,7 @@ def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
 class NodePoll:
     """The samples and statistics read from one node, and the task that reads it now; its events go to `events`."""
 
-    def __init__(self, data: JobNode, events: deque[dict[str, Any]], parts: GatewayParts) -> None:
+    def __init__(self, data: jobs.JobNode, events: deque[dict[str, Any]], parts: GatewayParts) -> None:
         self.data, self._clock = data, parts.clock
         self._events = events
         self._slow_at = 0.0
@@ -157,24 +146,24 @@ class JobPolls:
         # events that the viewers have, and events that they get next
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
-        self.job = FleetJob(key)
+        self.job = jobs.FleetJob(key)
         self.refresh()
 
     @property
-    def nodes(self) -> dict[str, JobNode]:
+    def nodes(self) -> dict[str, jobs.JobNode]:
         """The nodes of the job by name."""
         return {name: poll.data for name, poll in self._polls.items()}
 
     def refresh(self) -> None:
         """Take over the nodes that the job has now; nodes that it had keep what was read."""
         states = {state.name: state for state in self._parts.table.rows()}
-        found = list_jobs(states.values()).get(self._key)
+        found = jobs.list_jobs(states.values()).get(self._key)
         for name, job in found.nodes.items() if found else ():
             self.job.nodes[name] = job
         for name, job in self.job.nodes.items():
             poll, state = self._polls.get(name), states.get(name)
             if poll is None:
-                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events, self._parts)
+                self._polls[name] = NodePoll(jobs.JobNode(job, state, WAITING), self._new_events, self._parts)
             else:
                 problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE_NODE, None)
                 state = state or poll.data.state
@@ -236,7 +225,7 @@ class JobView:
 
     def __init__(self, polls: JobPolls, nodes: Sequence[str], *, rails: bool, version: str, begin_ms: int) -> None:
         self._polls, self._nodes, self._rails, self._version = polls, nodes, rails, version
-        self._rows: list[Row] = []
+        self._rows: list[jobs.Row] = []
         self._states: dict[str, list[dict[str, Any]]] = {}
         # up to which time each row was sent, if that is not `sent_ms`
         self._row_sent_ms: dict[str, int] = {}
@@ -256,7 +245,7 @@ class JobView:
         """Update `rows`. Returns whether they are other ones, and whether anything changed."""
         nodes = self._polls.nodes
         table: dict[str, NodeState] = {name: data.state for name, data in nodes.items() if data.state}
-        rows = rows_of(self._polls.job, table, self._nodes, rails=self._rails)[:MAX_ROWS]
+        rows = jobs.rows_of(self._polls.job, table, self._nodes, rails=self._rails)[: jobs.MAX_ROWS]
         intervals = (data.samples.interval_ms for data in nodes.values() if data.samples and data.samples.end_ms)
         # one node that samples seldom does not hide what the others have
         interval_ms = common_interval(intervals, 10)
@@ -282,9 +271,9 @@ class JobView:
         before, self.rows = self.rows, event("rows", orjson.dumps(document))
         return others, before != self.rows
 
-    def _describe(self, row: Row, now_ms: int) -> dict[str, Any]:
+    def _describe(self, row: jobs.Row, now_ms: int) -> dict[str, Any]:
         data = self._polls.nodes[row.node]
-        found = describe_row(row, self._polls.job, data.state, data.problem)
+        found = jobs.describe_row(row, self._polls.job, data.state, data.problem)
         left = data.samples.left_out(row.rails) if data.samples and data.answering and row.port is None else []
         if left and not found["problem"]:
             found["problem_text"] = f"no samples of {', '.join(left)}, left out of the sum"
@@ -338,7 +327,7 @@ class JobView:
         oldest = (now_ms - WAIT_MS) // self.batch_ms * self.batch_ms
         return max(self.sent_ms, oldest, min(latest, *ends) if ends else oldest)
 
-    def _available(self, row: Row) -> int:
+    def _available(self, row: jobs.Row) -> int:
         """The end of the last bin of which all samples of a row were read, 0 without any."""
         samples = self._polls.nodes[row.node].samples
         return samples.end_ms // self.batch_ms * self.batch_ms if samples else 0
@@ -461,7 +450,7 @@ class JobFeed:
         second = now_ms // 1000
         news, self._second = second != self._second, second
         if news and loop.time() - self._lateness_at >= LATENESS_SECONDS:
-            self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
+            self._lateness, self._lateness_at = jobs.find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
         span = SummarySpan(now_ms // 1000 * 1000)
         watched = self._verdicts.of(self.polls.job.key)
         numbers = JobNumbers(self.polls.nodes, self._lateness, span, watched) if news else None
@@ -493,8 +482,8 @@ class JobHub:
     def check(self, job: str, view: ViewKey) -> Key:
         """The job of a request for a stream."""
         states = {state.name: state for state in self._parts.table.rows()}
-        found = choose_job(list_jobs(states.values()), job)
-        rows = choose_rows(found, states, view[1], rails=view[0])
+        found = jobs.choose_job(jobs.list_jobs(states.values()), job)
+        rows = jobs.choose_rows(found, states, view[1], rails=view[0])
         feed = self._feeds.get(found.key)
         if feed is None or view not in feed.views:
             viewed = sum(each.row_count for other in self._feeds.values() for each in other.views.values())

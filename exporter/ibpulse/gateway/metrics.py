@@ -79,13 +79,11 @@ ROWS = (
         "ibpulse_gateway_node_clock_offset_seconds",
         "Clock of the node minus that of the gateway, by the quickest request and reply of the last minutes.",
         lambda offset: offset.offset_ns / SECOND_NS,
-        "seconds",
     ),
     NODE_CLOCK.gauge(
         "ibpulse_gateway_node_clock_uncertainty_seconds",
         "By how much ibpulse_gateway_node_clock_offset_seconds may be wrong, at most, either way.",
         lambda offset: offset.uncertainty_ns / SECOND_NS,
-        "seconds",
     ),
     SOURCE.gauge(
         "ibpulse_gateway_source_nodes",

@@ -25,16 +25,7 @@ from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import NPY_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.captures import MEDIA_TYPE, TRACE_TYPE, parse_name, trace_file
-from ibpulse.core.client.transport import (
-    JSON_TYPE,
-    MAX_BYTES,
-    WINDOW_HEADER,
-    PeerAnswer,
-    read_answer,
-    read_array,
-    read_json,
-    read_window,
-)
+from ibpulse.core.client import transport
 from ibpulse.core.http.admission import ParallelRequests, requesting_client
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
@@ -62,9 +53,9 @@ class NodeResource:
     path: str
     operation: str
     sentence: str
-    read: Callable[[PeerAnswer, str], Response]
+    read: Callable[[transport.PeerAnswer, str], Response]
     repeatable: tuple[str, ...] = ()
-    max_bytes: int = MAX_BYTES
+    max_bytes: int = transport.MAX_BYTES
 
 
 def find_node(parts: GatewayParts, name: str) -> Node:
@@ -89,39 +80,39 @@ def node_problem(node: Node, error: DaemonError) -> ProblemError:
     return ProblemError(kind, status, f"{node.name}: {error}", node=node.name)
 
 
-def _passes(model: type[AnswerPart]) -> Callable[[PeerAnswer, str], Response]:
-    def read(answer: PeerAnswer, _: str) -> Response:
-        return Response(read_answer(model, answer).encode(), media_type=JSON_TYPE)
+def _passes(model: type[AnswerPart]) -> Callable[[transport.PeerAnswer, str], Response]:
+    def read(answer: transport.PeerAnswer, _: str) -> Response:
+        return Response(transport.read_answer(model, answer).encode(), media_type=transport.JSON_TYPE)
 
     return read
 
 
-def _window(answer: PeerAnswer, wanted: str) -> Response:
+def _window(answer: transport.PeerAnswer, wanted: str) -> Response:
     if wanted == "npy":
-        body, about = read_array(answer).encode()
-        return Response(body, media_type=NPY_TYPE, headers={WINDOW_HEADER: about})
+        body, about = transport.read_array(answer).encode()
+        return Response(body, media_type=NPY_TYPE, headers={transport.WINDOW_HEADER: about})
     if wanted == "grafana":
         # only Grafana's server reads it, and takes it as data
-        return Response(read_json(answer), media_type=JSON_TYPE)
+        return Response(transport.read_json(answer), media_type=transport.JSON_TYPE)
     # what this node did not send, such as the uncertainty, is not in the answer either
-    return Response(read_window(answer).model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
+    return Response(transport.read_window(answer).model_dump_json(exclude_unset=True), media_type=transport.JSON_TYPE)
 
 
-def _passes_job(model: type[SummaryAnswer | LimitsAnswer]) -> Callable[[PeerAnswer, str], Response]:
-    def read(answer: PeerAnswer, _: str) -> Response:
-        found = read_answer(model, answer)
+def _passes_job(model: type[SummaryAnswer | LimitsAnswer]) -> Callable[[transport.PeerAnswer, str], Response]:
+    def read(answer: transport.PeerAnswer, _: str) -> Response:
+        found = transport.read_answer(model, answer)
         # only a query that names a job has one in its answer
-        return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+        return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=transport.JSON_TYPE)
 
     return read
 
 
-def _captures(answer: PeerAnswer, _: str) -> Response:
-    found = read_answer(CapturesAnswer, answer)
+def _captures(answer: transport.PeerAnswer, _: str) -> Response:
+    found = transport.read_answer(CapturesAnswer, answer)
     # the addresses are those on the node itself
     without_url = {"__all__": {"url"}}
     return Response(
-        found.model_dump_json(exclude={"captures": without_url, "pending": without_url}), media_type=JSON_TYPE
+        found.model_dump_json(exclude={"captures": without_url, "pending": without_url}), media_type=transport.JSON_TYPE
     )
 
 
@@ -206,7 +197,7 @@ def _answer_with(
         if resource.path == "window" and request.query_params.get("format") == "csv":
             raise bad_parameter("format", "only the node itself answers with csv; choose json, npy or grafana")
         query = request.query_params.multi_items()
-        async with large.place(request) if resource.max_bytes > MAX_BYTES else nullcontext():
+        async with large.place(request) if resource.max_bytes > transport.MAX_BYTES else nullcontext():
             try:
                 path = f"/api/v1/{resource.path}"
                 found = await node.get(path, query, max_bytes=resource.max_bytes, seconds=PAGE_SECONDS)

@@ -17,6 +17,7 @@ from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.client.transport import NodeArray, read_array
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.nodes.requests import Node, ask_node
@@ -25,7 +26,6 @@ from ibpulse.gateway.nodes.requests import Node, ask_node
 RATE_KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")
 MAX_RATE_EVENTS = 5000
 MAX_WINDOW_BYTES = 8_000_000
-WAYS = ("transmit", "receive")
 MS_PER_SECOND = 1000
 # a minute of 64 rails at 1 ms takes 40 MB
 MAX_KEPT_SAMPLES = 8_000_000
@@ -106,7 +106,7 @@ def rails_in(head: WindowHead) -> list[str]:
         DaemonError: it has other series.
     """
     names = list(dict.fromkeys(name.rpartition(" ")[0] for name in head.series))
-    if head.series != [f"{name} {way}" for name in names for way in WAYS]:
+    if head.series != [f"{name} {way}" for name in names for way in DIRECTIONS]:
         raise DaemonError(
             f"its answer is not as expected: other series than transmit and receive; {NOT_OURS}", kind="bad-answer"
         )

@@ -12,11 +12,11 @@ import numpy as np
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.summary import PortSummary
 from ibpulse.core.arrays import Singles
+from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.core.statistics.nodes import find_hot_rail
 from ibpulse.gateway.jobs import JobNode, Row
 from ibpulse.gateway.nodes.table import describe_clock
-from ibpulse.gateway.samples import WAYS
 
 ACTIVE = "ACTIVE"
 
@@ -94,9 +94,9 @@ def _is_down(rail: str, node: JobNode, traffic: Mapping[str, PortSummary]) -> bo
 
 
 def _each_way(statistic: Callable[[Singles], Any], rates: Singles | None) -> dict[str, float | None]:
-    found: dict[str, float | None] = dict.fromkeys(WAYS)
+    found: dict[str, float | None] = dict.fromkeys(DIRECTIONS)
     if rates is not None:
-        for way, values in zip(WAYS, rates, strict=True):
+        for way, values in zip(DIRECTIONS, rates, strict=True):
             known = values[~np.isnan(values)]
             found[way] = float(statistic(known)) if known.size else None
     return found

@@ -4,71 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer
+from ibpulse.core.answers.silence import SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.verdict import KINDS, Kind, Moment, NodeSilence, Verdict, judge, latest
+from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Stall, Verdict, follow, judge, lasting, latest
 from ibpulse.gateway.push import PushedAlert
-
-# of a job, the last one first
-MAX_STALLS = 10
-# of one silence, the moment of the last byte differs by less from judgement to judgement
-SAME_SECONDS = 1.0
-
-
-@dataclass(slots=True)
-class Stall:
-    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
-
-    It is `pushed` once it has lasted for as long as its verdict wants. `said` are the kinds that were logged and
-    counted, each once: verdicts may alternate.
-    """
-
-    verdict: Verdict
-    pushed: bool = False
-    ended_ns: int | None = None
-    resumed: bool = False
-    said: set[Kind] = field(default_factory=set)
-
-    def update(self, verdict: Verdict) -> None:
-        """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.
-
-        Nodes that forget their past, as daemons that restart, take no answer back.
-        """
-        old = self.verdict
-        same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
-        known = len(verdict.unknown) >= len(old.unknown)
-        if verdict.kind == "unknown" and old.kind != "unknown":
-            verdict = replace(old, seconds=verdict.seconds)
-        elif same and known:
-            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
-        self.verdict = verdict
-        self.pushed |= verdict.stalled
-
-    def describe(self) -> dict[str, Any]:
-        """The stall as plain values."""
-        verdict = self.verdict
-        low, high = verdict.since
-        return {
-            "verdict": verdict.kind,
-            "sentence": verdict.sentence,
-            "nodes": list(verdict.nodes),
-            "rails": [{"node": node, "port": port} for node, port in verdict.rails],
-            "since_ms": round(1000 * high),
-            "since_uncertainty_ms": round(1000 * (high - low)),
-            "silent_ms": round(1000 * verdict.seconds),
-            "push_after_ms": round(1000 * verdict.push_after),
-            "pushed": self.pushed,
-            "ended_ms": None if self.ended_ns is None else self.ended_ns // 10**6,
-            "resumed": self.resumed,
-            "evidence": list(verdict.evidence),
-            "against": list(verdict.against),
-            "not_known": list(verdict.unknown),
-        }
 
 
 @dataclass(slots=True)
@@ -87,8 +31,10 @@ class Heard:
         return self.clock.bounds(low_ms, high_ms) if self.clock else (low_ms / 1000, high_ms / 1000)
 
 
-def _instants(answer: SilenceAnswer) -> list[MomentAnswer | None]:
-    return [moment for rail in answer.rails for moment in (rail.sent, rail.received)]
+def _instants(answer: SilenceAnswer, later_ms: int = 0) -> list[tuple[int, int] | None]:
+    """The last bytes of all rails, this much later."""
+    moments = [moment for rail in answer.rails for moment in (rail.sent, rail.received)]
+    return [(moment.ms + later_ms, moment.uncertainty_ms) if moment else None for moment in moments]
 
 
 @dataclass(slots=True)
@@ -114,13 +60,19 @@ class WatchedJob:
     @property
     def stall(self) -> Stall | None:
         """The stall that lasts."""
-        return self.stalls[0] if self.stalls and self.stalls[0].ended_ns is None else None
+        return lasting(self.stalls)
 
     def hear(self, node: str, answer: SilenceAnswer, clock: MeasuredOffset | None) -> None:
-        """Take over an answer of a node. The order of nodes is the same however long ago they stopped."""
+        """Take over an answer of a node. The order of nodes is the same however long ago they stopped.
+
+        A wall clock that was set, as after the machine was suspended, moves all times of the node, and no last byte.
+        """
         old = self.nodes.get(node)
-        same = old is not None and old.clock is not None and _instants(old.answer) == _instants(answer)
-        self.nodes[node] = Heard(answer, old.clock if old and same else clock)
+        if old and old.clock:
+            for moved_ms in {0, answer.since_ms - old.answer.since_ms}:
+                if _instants(old.answer, moved_ms) == _instants(answer):
+                    clock = old.clock.set_forward(moved_ms)
+        self.nodes[node] = Heard(answer, clock)
 
     def review(
         self, now_ns: int, unexplained_seconds: float, strangers: Mapping[str, str] = MappingProxyType({})
@@ -131,26 +83,12 @@ class WatchedJob:
         """
         silences = {name: silence for name, each in self.nodes.items() if (silence := each.silence())}
         silences |= {name: NodeSilence({}, 0.0, problem=problem) for name, problem in strangers.items()}
-        verdict, old, ended = judge(silences, unexplained_seconds), self.stall, None
         last = latest(each.last for each in silences.values())
-        if old and not verdict and self.nodes and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
-            # nobody answers, or storage explains it: no traffic has refuted it
-            return None, None
-        if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
-            old.ended_ns, old.resumed, ended = now_ns, bool(self.nodes), old
-        if verdict is None:
-            return None, ended
-        if old and not ended:
-            old.update(verdict)
-            return None, None
-        begun = Stall(verdict, pushed=verdict.stalled)
-        self.stalls = [begun, *self.stalls][:MAX_STALLS]
-        return begun, ended
+        return follow(self.stalls, judge(silences, unexplained_seconds), last, now_ns, over=not self.nodes)
 
-    def describe(self) -> dict[str, Any]:
-        """The job as plain values, with its stalls, the last one first."""
-        stalls = [each.describe() for each in self.stalls]
-        return {"job_id": self.key[1], "scheduler": self.key[0], "armed": self.armed, "stalls": stalls}
+    def describe(self) -> WatchedAnswer:
+        """The job with its stalls, the last one first."""
+        return describe_watched(*self.key, self.armed, self.stalls)
 
 
 class Verdicts:
@@ -176,7 +114,7 @@ class Verdicts:
     def of(self, key: Key) -> dict[str, Any]:
         """Whether a job is armed, and its last stall, None without any, as plain values."""
         job = self.jobs.get(key, WatchedJob(key))
-        return {"armed": job.armed, "verdict": job.stalls[0].describe() if job.stalls else None}
+        return {"armed": job.armed, "verdict": describe_stall(job.stalls[0]).model_dump() if job.stalls else None}
 
     def alerts(self) -> list[PushedAlert]:
         """An alert for each stall that is pushed and lasts."""

@@ -19,12 +19,13 @@ from ibpulse.core.answers.silence import SilencesAnswer
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
+from ibpulse.core.statistics.verdict import Stall
 from ibpulse.gateway.captures import CAPTURES, MIN_NS, WantedCapture, capture_job, missing_nodes_text
 from ibpulse.gateway.jobs import FleetJob, list_jobs
 from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.nodes.targets import MAX_TARGETS
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.verdicts import Stall, WatchedJob
+from ibpulse.gateway.verdicts import WatchedJob
 
 log = logging.getLogger(__name__)
 

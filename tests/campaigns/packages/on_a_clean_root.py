@@ -1,8 +1,8 @@
 """`python -m tests.campaigns.packages.on_a_clean_root`: install, upgrade, roll back and uninstall under a real systemd.
 
-A Debian 12 boots in systemd-nspawn over a simulated fabric. Needs root, systemd-container, debootstrap, rpm and
-packages from an index; takes about ten minutes. Prints what was done, and ends with an exception at the first thing
-that is not as it should be.
+A Debian 12 boots in systemd-nspawn over a simulated fabric, with Debian's dnf and rpm, so that only its archive is
+needed. Needs root, systemd-container, debootstrap and packages from an index. Prints what was done, and ends with an
+exception at the first thing that is not as it should be.
 """
 
 from __future__ import annotations
@@ -27,18 +27,27 @@ from typing import Any
 import pytest
 
 from tests.archives import extract
+from tests.campaigns.vm.packages import KEYRING, read_mirror
 from tests.grafana.servers import free_address
 from tests.running import eventually
+from tools.packages import program
 from tools.release import ROOT
 
 DEBIAN = "bookworm"
 PYTHON = "3.11"
-PACKAGES = "systemd,systemd-sysv,dbus,python3,python3-venv,procps,rpm"
+PACKAGES = "systemd,systemd-sysv,dbus,python3,python3-venv,procps,rpm,dnf"
 INTERVAL_MS = 50
 """Longer than the default, because other work on the machine must not look like a fault of an upgrade."""
 KEPT = {"/etc/default/ibpulse", "/var/lib/ibpulse", "/var/lib/private/ibpulse"}
 """What a removal leaves."""
 SCRIPT = "sh /release/0.2.0/install.sh"
+BASE = {
+    "name": "base",
+    "version": "1",
+    "arch": "all",
+    "description": "What Debian has, which the database of rpm does not know",
+    "provides": [f"/usr/bin/python{PYTHON}"],
+}
 TO_NEW = f"{SCRIPT} /release/ibpulse-0.2.0-py3-none-any.whl /release/0.2.0/requirements/run.txt"
 
 
@@ -52,7 +61,8 @@ def main() -> int:
     if not (cache / DEBIAN).exists():
         cache.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(cache / "new", ignore_errors=True)
-        run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", DEBIAN, str(cache / "new"))
+        options = ("--variant=minbase", f"--keyring={KEYRING}", f"--include={PACKAGES}")
+        run("debootstrap", *options, DEBIAN, str(cache / "new"), read_mirror())
         (cache / "new").rename(cache / DEBIAN)
     with tempfile.TemporaryDirectory(prefix="ibpulse-clean-") as name:
         folder = Path(name)
@@ -99,6 +109,8 @@ def make_release(folder: Path) -> None:
         for pattern in ("docker/systemd/*.service", "docker/systemd/*.sh", "slurm/*.sh"):
             for path in source.glob(pattern):
                 shutil.copy(path, source)
+    (folder / "base.yaml").write_text(json.dumps(BASE))
+    run(program("nfpm"), "package", f"--config={folder / 'base.yaml'}", f"--target={folder / 'base.rpm'}")
     say("wheels and packages are built")
 
 
@@ -213,12 +225,16 @@ def install_with_script(node: Node) -> None:
 
 
 def install_packages(node: Node) -> None:
-    """Packages, forth and back; the database of rpm lacks Debian's Python, so it is told not to look for it."""
+    """Packages, forth and back."""
     for install, form, back, remove in (
         ("dpkg --install", "ibpulse_{}-py311_amd64.deb", "dpkg --install", "dpkg --purge ibpulse"),
-        ("rpm -U --nodeps", "ibpulse-{}-py311.x86_64.rpm", "rpm -U --nodeps --oldpackage", "rpm -e ibpulse"),
+        ("dnf install -y", "ibpulse-{}-py311.x86_64.rpm", "dnf downgrade -y", "dnf remove -y ibpulse"),
     ):
         old, new = (f"/release/{form.format(version)}" for version in ("0.2.0", "0.2.1"))
+        if form.endswith("rpm"):
+            with pytest.raises(RuntimeError, match=f"nothing provides /usr/bin/python{PYTHON}"):
+                node.run(f"{install} {old}")
+            node.run("dnf install -y /release/base.rpm")
         node.run(f"{install} {old}")
         node.wait()
         assert node.run("systemctl is-enabled ibpulse").strip() == "enabled"

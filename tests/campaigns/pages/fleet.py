@@ -190,7 +190,7 @@ class Fleet:
         """The stall of the job."""
         if self.hung_ms is None:
             return None
-        sentence = f"{self.nodes[0]} sent its last byte 1.9 s or more before every other one"
+        sentence = f"{self.nodes[0]} sent its last byte 1.9 s or more before every other node"
         return {
             "verdict": "node",
             "sentence": sentence,

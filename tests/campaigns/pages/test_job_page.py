@@ -109,7 +109,7 @@ def test_a_stall_says_who_stopped_first_and_leads_to_the_moment(shown: JobLive, 
         shown.open()
         eventually(lambda: shown.page.is_visible(".stall"))
         words = shown.text(".stall p")
-        assert words.startswith("gpu-001 sent its last byte 1.9 s or more before every other one ")
+        assert words.startswith("gpu-001 sent its last byte 1.9 s or more before every other node. Last byte at ")
         assert words.split(". ")[-1].startswith("Silent for 1 min ")
         assert "gpu-001: stopped first" in shown.card("Latest node")
         assert "no rail has lost" in shown.text(".verdict")

@@ -84,7 +84,7 @@ def test_a_silent_job_is_the_worst_and_says_who_stopped_first(shown: Live, serve
         opened(shown)
         job = rows(shown, "job")[0]
         assert job[1].startswith("silent for 4 min ")
-        assert job[1].endswith("s: gpu-001 sent its last byte 1.9 s or more before every other one")
+        assert job[1].endswith("s: gpu-001 sent its last byte 1.9 s or more before every other node")
         assert shown.page.get_attribute("#job-table tbody td", "class").startswith("bad")
         assert "1 silent job" in filters(shown)
         assert shown.page.title().startswith(f"▼ {JOB}: node")

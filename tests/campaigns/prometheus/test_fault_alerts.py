@@ -70,7 +70,7 @@ MAX_SECONDS = {
     **dict.fromkeys(("IBPulseLinkDown", "IBPulseRailMissing"), 60),
     **dict.fromkeys(("IBPulseStepTimeRegressed", "IBPulseNodeBehindItsJob"), 120),
     # a silence that begins like a pause
-    "IBPulseTrafficStalled": 660,
+    "IBPulseTrafficStalled": 210,
     **dict.fromkeys(("IBPulseRailTrainedDown", "IBPulseRailIdle", "IBPulseRailSlow"), 120),
 }
 # when promtool's clock shows 0, at the first scrape

@@ -8,32 +8,11 @@ from itertools import accumulate
 
 import numpy as np
 
+from ibpulse.agent.aggregator import snapshot, traffic
 from ibpulse.agent.aggregator.jobs import JobTotals
 from ibpulse.agent.aggregator.node import NodeTotals
 from ibpulse.agent.aggregator.ports import PortTable
-from ibpulse.agent.aggregator.snapshot import (
-    LATENESS_BUCKETS,
-    TICK_DURATION_BUCKETS,
-    UTILIZATION_BUCKETS,
-    AggregatorOptions,
-    DirectionSnapshot,
-    NodeTraffic,
-    PortSnapshot,
-    SamplerSnapshot,
-    UtilizationMoments,
-)
 from ibpulse.agent.aggregator.steps import PhaseWatch, Resolutions
-from ibpulse.agent.aggregator.traffic import (
-    Bursts,
-    Conclusion,
-    Distribution,
-    RailBalance,
-    RecentRates,
-    Siblings,
-    carriers_lines,
-    coarsest_rail,
-    weigh_ports,
-)
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import NodeConclusions, NodeRails
 from ibpulse.core.arrays import Floats, Rows
@@ -161,7 +140,7 @@ class RunningTotals:
     def __init__(
         self,
         reader: RingReader,
-        options: AggregatorOptions,
+        options: snapshot.AggregatorOptions,
         history: PortHistory,
         phases: PhaseWatch | None = None,
         jobs: JobTotals | None = None,
@@ -173,13 +152,13 @@ class RunningTotals:
         self.node = NodeTotals(options, reader.interval_ns, SECONDS_AT_ONCE)
         self.assumed_rates: tuple[PortId, ...] = ()
         self.last_traffic = 0
-        self.bursts = Bursts(options.active_bytes_per_second)
-        self._utilization = Distribution(UTILIZATION_BUCKETS)
+        self.bursts = traffic.Bursts(options.active_bytes_per_second)
+        self._utilization = traffic.Distribution(snapshot.UTILIZATION_BUCKETS)
         self._saturation = Saturation(options.saturation)
         self._moe = MoeSaturationState()
         self._signature = Signature("unknown", 0.0)
-        self.siblings = Siblings()
-        self.balance = RailBalance(None, 0, {})
+        self.siblings = traffic.Siblings()
+        self.balance = traffic.RailBalance(None, 0, {})
 
     def seconds_at_once(self, ports: int) -> int:
         """The number of seconds of so many ports to add per call."""
@@ -257,7 +236,7 @@ class RunningTotals:
         """Add the bursts of whole seconds, and the utilisation of the node; `lines` is as in `NodeTotals`."""
         resolved = [ticks == 1 and port.port.active for port, ticks in zip(ports, resolutions, strict=True)]
         self.bursts.add_ports(rows, seconds, np.array(resolved, dtype=np.bool_), counting)
-        if coarsest_rail(ports, resolutions) > 1:
+        if traffic.coarsest_rail(ports, resolutions) > 1:
             self.bursts.break_node()
             return
         self.bursts.add_node(node, counting)
@@ -302,24 +281,24 @@ class RunningTotals:
 
     def conclude(
         self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], ends: range, counting: bool
-    ) -> tuple[list[Conclusion], RecentRates]:
+    ) -> tuple[list[traffic.Conclusion], traffic.RecentRates]:
         """Find balance, signature and MoE saturation of the newest seconds, which end at `ends`, one by one.
 
         Also returns the rates that the balance was found from, for the jobs. Without `counting`, no time passes.
         """
         options, window_seconds = self._options, self._options.traffic_window_ns // SECOND_NS
-        rates = RecentRates(ports, rows, self.table, len(ends))
-        lines = carriers_lines(ports, rows, self.table, window_seconds, len(ends))
-        every = self.node.features(window_seconds, coarsest_rail(ports, resolutions), lines)
+        rates = traffic.RecentRates(ports, rows, self.table, len(ends))
+        lines = traffic.carriers_lines(ports, rows, self.table, window_seconds, len(ends))
+        every = self.node.features(window_seconds, traffic.coarsest_rail(ports, resolutions), lines)
         concluded = []
         for end, features in zip(ends, every, strict=True):
-            self.balance = weigh_ports(ports, rates, options, self.siblings, end, ends[-1] - end)
+            self.balance = traffic.weigh_ports(ports, rates, options, self.siblings, end, ends[-1] - end)
             self._signature = find_signature(features, options.signature)
             alike = resembles_moe_saturation(
                 self._signature, features.duty_cycle, features.peak_utilization, options.moe_saturation
             )
             self._moe = advance_moe_saturation(self._moe, alike, options.moe_saturation, float(counting))
-            concluded.append(Conclusion(self.balance.rails, self._signature.label, self._moe.saturated))
+            concluded.append(traffic.Conclusion(self.balance.rails, self._signature.label, self._moe.saturated))
         return concluded, rates
 
     def push_holes(self, seconds: int) -> None:
@@ -342,10 +321,10 @@ class RunningTotals:
             rails=rails, active_rails=self.balance.active, line_rate_bytes_per_second=self.node.line_rate
         )
 
-    def describe_traffic(self, step: StepPeriod | None) -> NodeTraffic:
+    def describe_traffic(self, step: StepPeriod | None) -> snapshot.NodeTraffic:
         """The traffic of the sum over the rails."""
         utilization = self._utilization.histogram()
-        return NodeTraffic(
+        return snapshot.NodeTraffic(
             utilization=utilization if utilization.cumulative[-1] else None,
             burst_durations=self.bursts.durations.histogram(),
             gap_durations=self.bursts.gaps.histogram(),
@@ -367,7 +346,7 @@ class RunningTotals:
 
     def describe_ports(
         self, ports: Sequence[Port], placed: Sequence[RingPort], rows: Rows, resolutions: Resolutions
-    ) -> tuple[PortSnapshot, ...]:
+    ) -> tuple[snapshot.PortSnapshot, ...]:
         """A snapshot of every port of the fabric, in order; ports without a slot in the ring have no values."""
         table, counts, ring = self.table, self.table.counts, self._reader.ring
         resolved = [resolutions.ticks_of(port) == 1 for port in placed]
@@ -379,10 +358,10 @@ class RunningTotals:
             row = int(rows[index])
             ways = slice(1 + 2 * row, 3 + 2 * row)
             rated = port.port.rate_bytes_per_second is not None
-            found[port.port.id] = PortSnapshot(
+            found[port.port.id] = snapshot.PortSnapshot(
                 port=port.port,
                 directions=tuple(
-                    DirectionSnapshot(
+                    snapshot.DirectionSnapshot(
                         bytes_total=int(counts.bytes_total[row, way]) if counts.counted[row, way] else None,
                         active_seconds=float(counts.active_seconds[row, way]),
                         moments=_moments(port.port, sums[index][way], cumulative[index][way]),
@@ -406,30 +385,30 @@ class RunningTotals:
                 saturated=tuple(self._saturation.saturated[ways].tolist()) if rated else (None, None),
                 saturated_seconds=tuple(self._saturation.saturated_seconds[ways].tolist()),
             )
-        return tuple(found.get(port.id) or PortSnapshot(port) for port in ports)
+        return tuple(found.get(port.id) or snapshot.PortSnapshot(port) for port in ports)
 
 
-def _moments(port: Port, sums: list[float], cumulative: list[int]) -> UtilizationMoments | None:
+def _moments(port: Port, sums: list[float], cumulative: list[int]) -> snapshot.UtilizationMoments | None:
     """Sums of utilisation, None until the port's rate is known."""
     if port.rate_bytes_per_second is None and not cumulative[-1]:
         return None
     mean, squared, active, active_squared, sampled = sums
-    histogram = Histogram(UTILIZATION_BUCKETS, tuple(cumulative), sampled)
-    return UtilizationMoments(mean, squared, active, active_squared, histogram)
+    histogram = Histogram(snapshot.UTILIZATION_BUCKETS, tuple(cumulative), sampled)
+    return snapshot.UtilizationMoments(mean, squared, active, active_squared, histogram)
 
 
-def read_sampler(ring: RingFile) -> SamplerSnapshot:
+def read_sampler(ring: RingFile) -> snapshot.SamplerSnapshot:
     """Counts of the main sampler."""
     begin = at.lane_at(0)
     words = ring.words[begin : begin + at.LANE_WORDS].tolist()
-    return SamplerSnapshot(
+    return snapshot.SamplerSnapshot(
         interval_seconds=ring.interval_ns / SECOND_NS,
         ticks=words[at.L_TICKS],
         missed_ticks=words[at.L_MISSED],
         clock_steps=words[at.L_CLOCK_STEPS],
         cpu_seconds=words[at.L_CPU_NS] / SECOND_NS,
-        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], LATENESS_BUCKETS),
-        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], TICK_DURATION_BUCKETS),
+        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], snapshot.LATENESS_BUCKETS),
+        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], snapshot.TICK_DURATION_BUCKETS),
     )
 
 

@@ -89,9 +89,9 @@ class Bursts:
         watched = self._watch(node.good.ravel(), node.measured.ravel())
         if counting:
             self.watched_seconds += watched
-            bursts = runs.bursts()
+            bursts = runs.complete(burst=True)
             self.durations.add(runs.seconds[bursts])
-            self.gaps.add(runs.seconds[runs.gaps()])
+            self.gaps.add(runs.seconds[runs.complete(burst=False)])
             self.moved_bytes += float(runs.moved_bytes[bursts].sum())
             self.began += int(runs.began[0])
 

@@ -35,22 +35,7 @@ from ibpulse.base.values import (
     whole,
     word_or_path,
 )
-from ibpulse.core.defaults import (
-    ACTIVE_BYTES_PER_SECOND,
-    CAPTURE_AFTER_NS,
-    CAPTURE_BEFORE_NS,
-    CAPTURE_RULES,
-    HISTORY_NS,
-    MAX_CAPTURE_BYTES,
-    MIN_FREE_BYTES,
-    MOE_SATURATION_DUTY,
-    MOE_SATURATION_HOLD_NS,
-    MOE_SATURATION_PEAK,
-    SAMPLING_INTERVAL_NS,
-    SCAN_INTERVAL_NS,
-    SIGNAL_INTERVAL_NS,
-    TRAFFIC_WINDOW_NS,
-)
+from ibpulse.core import defaults
 from ibpulse.core.model import BYTE_WAYS, ROLES
 
 if TYPE_CHECKING:
@@ -214,18 +199,18 @@ class SamplerSettings:
 
     interval: int = setting(
         INTERVAL,
-        SAMPLING_INTERVAL_NS,
+        defaults.SAMPLING_INTERVAL_NS,
         "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
     )
     signals: int = setting(
         SIGNAL_INTERVAL,
-        SIGNAL_INTERVAL_NS,
+        defaults.SIGNAL_INTERVAL_NS,
         "Shortest time between two readings of the congestion counters of a port, 10ms to 10s; 0s reads none. From "
         "100ms on, no sample waits for more than one port's; see docs/counters.md for the cost.",
     )
     history: int = setting(
         duration("10s", "1h"),
-        HISTORY_NS,
+        defaults.HISTORY_NS,
         "Span of raw samples kept, 10s to 1h. Rolling windows of 1m and 5m need that much.",
     )
     scheduler: Literal["other", "fifo"] = setting(
@@ -282,22 +267,26 @@ class PortSettings:
 class AnalysisSettings:
     """Statistics computed from the samples."""
 
-    active_threshold: int = setting(RATE, ACTIVE_BYTES_PER_SECOND, "Rate above which a sample counts as active.")
+    active_threshold: int = setting(
+        RATE, defaults.ACTIVE_BYTES_PER_SECOND, "Rate above which a sample counts as active."
+    )
     traffic_window: int = setting(
         seconds("10s", "10m"),
-        TRAFFIC_WINDOW_NS,
+        defaults.TRAFFIC_WINDOW_NS,
         "Window used to find the step period and the signature, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it can be found. The default is limited to sampler.history.",
     )
     moe_saturation_hold: int = setting(
         duration("1s", "1h"),
-        MOE_SATURATION_HOLD_NS,
+        defaults.MOE_SATURATION_HOLD_NS,
         "Time for which traffic must be moe_like, with the duty cycle and peaks below, to be sustained; 1s to 1h.",
     )
-    moe_saturation_duty: float = setting(RATIO, MOE_SATURATION_DUTY, "Minimum duty cycle of sustained MoE saturation.")
+    moe_saturation_duty: float = setting(
+        RATIO, defaults.MOE_SATURATION_DUTY, "Minimum duty cycle of sustained MoE saturation."
+    )
     moe_saturation_peak: float = setting(
         RATIO,
-        MOE_SATURATION_PEAK,
+        defaults.MOE_SATURATION_PEAK,
         "Minimum peak utilisation of sustained MoE saturation, of the rails that carry traffic.",
     )
 
@@ -307,7 +296,7 @@ class SlowSettings:
     """Data read less often than the byte counters: port state, rate, error counters, devices that come and go."""
 
     interval: int = setting(
-        duration("1s", "10m"), SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
+        duration("1s", "10m"), defaults.SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
     )
     counters: Literal["diagnostic", "all", "none"] = setting(
         choice("diagnostic", "all", "none"),
@@ -402,27 +391,29 @@ class CaptureSettings:
     )
     before: int = setting(
         duration("1s", "1h"),
-        CAPTURE_BEFORE_NS,
+        defaults.CAPTURE_BEFORE_NS,
         "Time before its trigger that a capture includes, 1s to 1h; with capture.after at most "
         "sampler.history. The default is limited to that.",
     )
     after: int = setting(
         duration("0s", "10m"),
-        CAPTURE_AFTER_NS,
+        defaults.CAPTURE_AFTER_NS,
         "Time after its trigger that a capture includes, 0s to 10m. "
         "The default is at most a quarter of sampler.history.",
     )
     rules: tuple[str, ...] = setting(
-        some_of("RULE", *CAPTURE_RULES),
-        CAPTURE_RULES,
+        some_of("RULE", *defaults.CAPTURE_RULES),
+        defaults.CAPTURE_RULES,
         "Local rules that trigger captures, or none; see docs/captures.md.",
     )
     max_bytes: int = setting(
-        SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are deleted to make room for a new one."
+        SIZE,
+        defaults.MAX_CAPTURE_BYTES,
+        "Maximum total size of captures; the oldest are deleted to make room for a new one.",
     )
     min_free: int = setting(
         SIZE,
-        MIN_FREE_BYTES,
+        defaults.MIN_FREE_BYTES,
         "Free disk space to preserve: the oldest captures are removed first, then no new one is taken.",
     )
     node: tuple[str, ...] = setting(
@@ -497,8 +488,8 @@ class GatewaySettings:
     unexplained_after: int = setting(
         duration("1s", "1h"),
         60 * SECOND_NS,
-        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; ten times as "
-        "long if it began like a pause, and later if the job was silent for half as long before.",
+        "Silence without a known reason that cut off traffic, after which an alert is pushed, 1s to 1h; three times as "
+        "long if it began like a pause, ten times before there are steps, later after pauses of over half of that.",
     )
 
 

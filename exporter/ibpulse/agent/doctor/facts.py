@@ -84,7 +84,6 @@ class Card:
     chain: tuple[str, ...]
     kind: tuple[str, str]
     infiniband: bool
-    driver: str
     rdma: bool
 
     @property
@@ -131,7 +130,6 @@ class TreeFacts:
 class Reads:
     """Durations in seconds of single reads of a byte counter; `both_p99` is that of both reads of a port together."""
 
-    count: int
     p50: float
     p99: float
     worst: float
@@ -146,7 +144,6 @@ class PortSamples:
     """
 
     samples: int
-    expected: int
     stride: int
     reads: Reads | None
     rates: tuple[float, float] | None
@@ -325,21 +322,10 @@ class GpuDirectFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkFacts:
-    """A result that was given to doctor, as judged by the rails of this node; `suspects` may explain a poor one."""
-
-    name: str
-    sentence: str
-    poor: bool = False
-    suspects: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """All input of the checks.
 
-    If `sampling` is None, `no_sampling` gives the reason. `events` is None without a running daemon. `benchmarks` are
-    the results that were given to doctor.
+    If `sampling` is None, `no_sampling` gives the reason. `events` is None without a running daemon.
     """
 
     options: DoctorOptions
@@ -351,7 +337,6 @@ class Facts:
     machine: Machine = field(default_factory=Machine)
     events: EventFacts | None = None
     gpudirect: GpuDirectFacts = field(default_factory=GpuDirectFacts)
-    benchmarks: tuple[BenchmarkFacts, ...] = ()
 
 
 class Level(enum.IntEnum):

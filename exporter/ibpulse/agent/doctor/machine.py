@@ -259,7 +259,6 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
 class Trap:
     """A known problem of kernels from version `since` up to but not including `until`, if `matters` on this node."""
 
-    name: str
     since: Version
     until: Version | None
     matters: Callable[[Facts], bool]
@@ -271,7 +270,6 @@ class Trap:
 
 TRAPS: tuple[Trap, ...] = (
     Trap(
-        "counters_ext",
         (0, 0),
         (4, 5),
         lambda facts: bool(facts.fabric.ports),
@@ -281,7 +279,6 @@ TRAPS: tuple[Trap, ...] = (
         "Use a newer kernel.",
     ),
     Trap(
-        "hw_counters in pods",
         (0, 0),
         (6, 15),
         lambda facts: facts.tree.is_other_namespace and bool(facts.tree.shared),
@@ -291,7 +288,6 @@ TRAPS: tuple[Trap, ...] = (
         "Update the kernel, and let exporters read the host's /sys.",
     ),
     Trap(
-        "hw_counters of mlx5",
         (5, 16),
         None,
         lambda facts: any(port.identity.driver.startswith("mlx5") for port in facts.fabric.ports),
@@ -300,7 +296,6 @@ TRAPS: tuple[Trap, ...] = (
         "ibpulse reads that file first. Tools that do not cost the firmware 2 to 4 commands per file.",
     ),
     Trap(
-        "hw_counters alias",
         (0, 0),
         None,
         lambda facts: any(port.source and port.source.refresh_seconds for port in facts.fabric.ports),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ibpulse.agent.doctor.facts import (
     EventFacts,
@@ -23,10 +24,12 @@ from ibpulse.agent.doctor.samples import WHOLE_SECONDS
 from ibpulse.agent.doctor.tree import find_renamed, silent_devices
 from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_of_source
+from ibpulse.agent.sampler.signals import FIRMWARE_SHARE
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
-from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, sentence_list, time_text
+from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, time_text
 from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
+from ibpulse.core.statistics.limits import MAX_APART_NS
 from ibpulse.core.statistics.rates import stands_still
 
 MAX_DOWNS = 2
@@ -39,27 +42,6 @@ MIN_SLOW_SIGNALS = 10
 ASK_FOR_FIRMWARE = (
     "Ask the vendor for firmware that updates its counters on every read; no ibpulse setting can change this."
 )
-
-
-@check(
-    "nccl",
-    detail="Compares the result of the largest size in each file of `--nccl` with the bound that this node's rails "
-    "set, as [`ibpulse nccl`](nccl.md) does. If it is poor, rails whose topology, rate or state may explain it are "
-    "named; each is a guess. Without `--nccl` nothing is checked.",
-)
-def check_benchmarks(facts: Facts) -> Iterator[Finding]:
-    """Results of nccl-tests, rccl-tests, perftest or NCCL Inspector (`--nccl`) reach what this node's rails allow."""
-    for found in facts.benchmarks:
-        if not found.poor:
-            yield passed(found.name, found.sentence)
-            continue
-        told = sentence_list(found.suspects)
-        yield warned(
-            found.name,
-            found.sentence,
-            f"Suspects, each a guess: {told}." if told else "No rail stands out by topology or rate.",
-            "Record the node during a run; ibpulse nccl FILE --against=RECORDING then shows rails that carry nothing.",
-        )
 
 
 @check("counting")
@@ -123,7 +105,16 @@ def check_resolution(facts: Facts) -> Iterator[Finding]:
     for port in facts.fabric.ports:
         if port.source is not None:
             folders = facts.tree.folders.get(port.id, Folders())
-            yield _judge_resolution(port, facts.sampling, folders)
+            found = _judge_resolution(port, facts.sampling, folders)
+            yield replace(found, sentence=found.sentence + _judge_signals(port, facts.sampling))
+
+
+def _judge_signals(port: Port, sampling: SamplingResult | None) -> str:
+    """A sentence on a port whose signals are more than a second apart, because it is sampled seldom."""
+    one = sampling.ports.get(port.id) if sampling and port.signals else None
+    if not sampling or not one or one.stride * FIRMWARE_SHARE * sampling.interval_ns <= MAX_APART_NS:
+        return ""
+    return " Its congestion counters are read too seldom for signs of what limits it."
 
 
 def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Folders) -> Finding:

@@ -125,7 +125,6 @@ def _read_one_port(
     status = ring.slot_word(slot, at.S_STATUS)
     return PortSamples(
         samples=int(np.count_nonzero(block.valid()[0].all(axis=0))),
-        expected=max(0, last_tick - first_tick) // port.stride + 1,
         stride=port.stride,
         reads=_measure_reads(block.records[0][block.present[0]]),
         rates=rates,
@@ -181,7 +180,7 @@ def _measure_reads(records: Words) -> Reads | None:
     single = np.abs(np.diff(stamps, axis=1)).ravel() / SECOND_NS
     both = np.ptp(stamps, axis=1) / SECOND_NS
     p50, p99 = np.quantile(single, (0.5, 0.99))
-    return Reads(len(single), float(p50), float(p99), float(single.max()), float(np.quantile(both, 0.99)))
+    return Reads(float(p50), float(p99), float(single.max()), float(np.quantile(both, 0.99)))
 
 
 def quantile_of_lateness(begin: RingState, end: RingState, share: float) -> float | None:

@@ -119,14 +119,12 @@ def _read_card(function: str) -> Card | None:
     kind = read_value(function, "class")[:6]
     if kind not in (ETHERNET_CLASS, INFINIBAND_CLASS) or os.path.exists(os.path.join(function, "physfn")):
         return None
-    driver = read_link_name(function, "driver")
-    if driver.startswith("vfio"):
+    if read_link_name(function, "driver").startswith("vfio"):
         return None
     return Card(
         chain=find_chain(function),
         kind=(read_value(function, "vendor"), read_value(function, "device")),
         infiniband=kind == INFINIBAND_CLASS,
-        driver=driver,
         rdma=_has_rdma(function),
     )
 

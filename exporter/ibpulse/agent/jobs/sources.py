@@ -17,20 +17,9 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import natural_key
-from ibpulse.core.jobs import (
-    FILE,
-    KUBERNETES_CGROUP,
-    MAX_JOBS,
-    SLURM,
-    SLURM_CGROUP,
-    SLURM_MAP,
-    SOURCES,
-    Claim,
-    Found,
-    Key,
-)
+from ibpulse.core import jobs
 
-Source = Callable[[], Found]
+Source = Callable[[], jobs.Found]
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # longer than reading any directory in memory or on a disk takes
 HANGS_SECONDS = 5.0
@@ -49,12 +38,12 @@ def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | Non
     sources: dict[str, Source] = {}
     boot_id, boot, numbers = read_text(BOOT_ID).text, BootTime(), dict[str, str]()
     if owners is not None:
-        sources[FILE] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
+        sources[jobs.FILE] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
     if mapping is not None:
-        sources[SLURM_MAP] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
+        sources[jobs.SLURM_MAP] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
     if cgroup is not None:
-        sources[SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup, numbers=numbers)
-        sources[KUBERNETES_CGROUP] = lambda: read_pod_cgroups(cgroup)
+        sources[jobs.SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup, numbers=numbers)
+        sources[jobs.KUBERNETES_CGROUP] = lambda: read_pod_cgroups(cgroup)
     return sources
 
 
@@ -84,13 +73,13 @@ class Merged:
     are the wall times at which the readings of all sources that are not silent began.
     """
 
-    claims: tuple[Claim, ...] | None = None
+    claims: tuple[jobs.Claim, ...] | None = None
     known: bool = True
     present: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    with_cgroup: frozenset[Key] = frozenset()
-    gone: Mapping[Key, int] = field(default_factory=dict)
+    with_cgroup: frozenset[jobs.Key] = frozenset()
+    gone: Mapping[jobs.Key, int] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
     cut: frozenset[str] = frozenset()
     read_ns: Mapping[str, int] = field(default_factory=dict)
@@ -118,13 +107,13 @@ class JobSources:
         for thread in self._reads.start(self._names, self._rounds):
             self._started[thread.name] = self._clock.monotonic()
 
-    def expect(self, keys: Iterable[Key], seen_ns: int) -> None:
+    def expect(self, keys: Iterable[jobs.Key], seen_ns: int) -> None:
         """Note jobs of Slurm that had a cgroup at a wall time before this process started."""
         self._absences.note(keys, self._clock.monotonic(), seen_ns)
 
     def collect(self) -> Merged | None:
         """The findings of the newest readings; None until each source has answered once, unless it failed or hangs."""
-        answers: dict[str, Found] = {}
+        answers: dict[str, jobs.Found] = {}
         begun_ns: dict[str, int] = {}
         remarks = []
         for name in self._names:
@@ -138,7 +127,7 @@ class JobSources:
                 answers[name], begun_ns[name] = read.last
             else:
                 remarks += read.remarks
-        merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(SLURM_CGROUP, 0))
+        merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(jobs.SLURM_CGROUP, 0))
         read_ns = {
             name: begun_ns[name]
             for name, found in answers.items()
@@ -149,7 +138,7 @@ class JobSources:
         return replace(merged, known=known, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
 
 
-class _SourceRead(RepeatedRead[Found]):
+class _SourceRead(RepeatedRead[jobs.Found]):
     """The readings of one source.
 
     `last` is the newest one that was not given up, even if it was cut short, with the newest remarks, and the wall time
@@ -160,7 +149,7 @@ class _SourceRead(RepeatedRead[Found]):
         self.thread_name = f"jobs-{name}"
         super().__init__(name, self.thread_name, lambda _: source())
         self._errors, self._clock = errors, clock
-        self.last: tuple[Found, int] | None = None
+        self.last: tuple[jobs.Found, int] | None = None
         self.remarks: tuple[str, ...] = ()
         self.ended = False
         """Whether any reading has ended, with an exception perhaps."""
@@ -182,14 +171,14 @@ class _SourceRead(RepeatedRead[Found]):
 class _Absences:
     """The last time at which jobs of Slurm had a cgroup: monotonic, and the wall time at which it was read."""
 
-    _last: dict[Key, tuple[float, int]] = field(default_factory=dict)
+    _last: dict[jobs.Key, tuple[float, int]] = field(default_factory=dict)
 
-    def note(self, keys: Iterable[Key], now: float, read_ns: int) -> None:
+    def note(self, keys: Iterable[jobs.Key], now: float, read_ns: int) -> None:
         self._last |= dict.fromkeys(keys, (now, read_ns))
 
     def sift(self, merged: Merged, now: float, read_ns: int) -> Merged:
         """The jobs without those whose cgroup is gone, and a remark about each that is left out."""
-        if merged.claims is None or SLURM_CGROUP not in merged.present or SLURM_CGROUP in merged.cut:
+        if merged.claims is None or jobs.SLURM_CGROUP not in merged.present or jobs.SLURM_CGROUP in merged.cut:
             return merged
         named = {claim.key for claim in merged.claims}
         self._last = {key: last for key, last in self._last.items() if key in named}
@@ -200,13 +189,13 @@ class _Absences:
         return replace(merged, claims=kept, remarks=(*merged.remarks, *texts), gone=gone)
 
 
-def merge(answers: Mapping[str, Found]) -> Merged:
+def merge(answers: Mapping[str, jobs.Found]) -> Merged:
     """One claim per job; the first source in the order of `SOURCES` that says what it holds decides."""
-    if any(answers[name].present for name in (FILE, SLURM_MAP) if name in answers):
+    if any(answers[name].present for name in (jobs.FILE, jobs.SLURM_MAP) if name in answers):
         # they name the jobs of a Slurm without cgroups
-        answers = {name: found for name, found in answers.items() if name != SLURM_CGROUP or found.present}
-    claims: dict[Key, Claim] = {}
-    for name in SOURCES:
+        answers = {name: found for name, found in answers.items() if name != jobs.SLURM_CGROUP or found.present}
+    claims: dict[jobs.Key, jobs.Claim] = {}
+    for name in jobs.SOURCES:
         for claim in answers[name].claims if name in answers else ():
             known = claims.get(claim.key)
             if known is None:
@@ -214,24 +203,26 @@ def merge(answers: Mapping[str, Found]) -> Merged:
             elif not known.says_what and claim.says_what:
                 claims[claim.key] = replace(claim, name=known.name, namespace=known.namespace)
     # the first sources keep their jobs, whatever the others hold
-    first, others = list(claims.values())[:MAX_JOBS], list(claims.values())[MAX_JOBS:]
+    first, others = list(claims.values())[: jobs.MAX_JOBS], list(claims.values())[jobs.MAX_JOBS :]
     chosen = sorted(first, key=lambda claim: (claim.scheduler, natural_key(claim.id)))
     cut = {name for name, found in answers.items() if found.cut} | {claim.source for claim in others}
-    cgroups = answers.get(SLURM_CGROUP, Found())
+    cgroups = answers.get(jobs.SLURM_CGROUP, jobs.Found())
     remarks = [remark for found in answers.values() for remark in found.remarks]
-    in_cgroups = frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM)
+    in_cgroups = frozenset(claim.key for claim in cgroups.claims if claim.scheduler == jobs.SLURM)
     unnamed = [
-        claim for claim in chosen if claim.scheduler == SLURM and claim.key not in in_cgroups and claim.id.isdigit()
+        claim
+        for claim in chosen
+        if claim.scheduler == jobs.SLURM and claim.key not in in_cgroups and claim.id.isdigit()
     ]
     if unnamed and any(is_sluid(claim.id) for claim in cgroups.claims):
         remarks.append(TWO_NAMES.format(source=unnamed[0].source))
     if others:
-        remarks.append(f"there are more than {MAX_JOBS} jobs on this node; the others are ignored.")
+        remarks.append(f"there are more than {jobs.MAX_JOBS} jobs on this node; the others are ignored.")
     can_list = any(found.knows for found in answers.values())
     return Merged(
         claims=tuple(chosen) if can_list else None,
         known=can_list and not others and not any(found.unread for found in answers.values()),
-        present=tuple(name for name in SOURCES if name in answers and answers[name].present),
+        present=tuple(name for name in jobs.SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),
         with_cgroup=in_cgroups,

@@ -1,11 +1,14 @@
-"""The metrics of devices, of the sampler, of the exporter itself and of the flight recorder."""
+"""The metrics of devices, sampler, exporter and flight recorder, and conclusions that only the node can draw."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 
 from ibpulse import __version__
 from ibpulse.agent.aggregator.snapshot import LATENESS_BUCKETS, TICK_DURATION_BUCKETS, SamplerSnapshot, Snapshot
+from ibpulse.agent.metrics.ports import port_values
+from ibpulse.base.units import SECOND_NS, parse_duration
 from ibpulse.core.events import KINDS
 from ibpulse.core.metrics.row import Labels, Subject, single
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, DevicePlace, DeviceReads, SamplerHealth
@@ -58,14 +61,12 @@ DEVICE_ROWS = (
         "Current bandwidth of the slowest PCIe link between the device and the root complex, one direction, after line "
         "coding. Absent if the kernel does not report it.",
         lambda place: place.pcie_bytes_per_second,
-        "bytes_per_second",
     ),
     PLACE.gauge(
         "ibpulse_device_pcie_max_bytes_per_second",
         "Bandwidth of the slowest of these links if each ran at the maximum that both its ends support. A value above "
         "the current bandwidth means that a link trained down.",
         lambda place: place.pcie_max_bytes_per_second,
-        "bytes_per_second",
     ),
 )
 
@@ -76,15 +77,10 @@ QUARANTINE = Subject(DEVICE_LABELS, _quarantined)
 READS = Subject(DEVICE_LABELS, _reads)
 SAMPLER_ROWS = (
     SAMPLER.gauge(
-        "ibpulse_sampler_interval_seconds",
-        "Time between two sampler ticks.",
-        lambda sampler: sampler.interval_seconds,
-        "seconds",
+        "ibpulse_sampler_interval_seconds", "Time between two sampler ticks.", lambda sampler: sampler.interval_seconds
     ),
     SAMPLER.counter(
-        "ibpulse_sampler_ticks_total",
-        "Ticks at which the main sampler read its ports.",
-        lambda sampler: sampler.ticks,
+        "ibpulse_sampler_ticks_total", "Ticks at which the main sampler read its ports.", lambda sampler: sampler.ticks
     ),
     SAMPLER.counter(
         "ibpulse_sampler_missed_ticks_total",
@@ -110,31 +106,26 @@ SAMPLER_ROWS = (
         "ibpulse_sampler_cpu_seconds_total",
         "CPU time of the main sampler process.",
         lambda sampler: sampler.cpu_seconds,
-        "seconds",
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_lateness_seconds",
         "Wake-up delay of the main sampler at each tick.",
         lambda sampler: sampler.lateness,
-        "seconds",
         LATENESS_BUCKETS,
     ),
     SAMPLER.histogram(
         "ibpulse_sampler_tick_duration_seconds",
         "Time the main sampler took to read all ports at a tick.",
         lambda sampler: sampler.tick_duration,
-        "seconds",
         TICK_DURATION_BUCKETS,
     ),
     HEALTH.gauge(
         "ibpulse_sampler_heartbeat_age_seconds",
         "Age of the main sampler's last heartbeat at the last aggregation.",
         lambda health: health.heartbeat_age_seconds,
-        "seconds",
     ),
     SCHEDULER.info(
-        "ibpulse_sampler_scheduler_info",
-        "Requested and actual scheduling class and CPU of the sampler. Always 1.",
+        "ibpulse_sampler_scheduler_info", "Requested and actual scheduling class and CPU of the sampler. Always 1."
     ),
     QUARANTINE.gauge(
         "ibpulse_device_quarantined",
@@ -145,7 +136,6 @@ SAMPLER_ROWS = (
         "ibpulse_device_read_p99_seconds",
         "99th percentile of the time to read one byte counter of the device, over the last few seconds.",
         lambda reads: reads.p99_seconds,
-        "seconds",
     ),
     READS.gauge(
         "ibpulse_device_interval_lengthened",
@@ -170,23 +160,17 @@ EXPORTER_ROWS = (
         "ibpulse_aggregated_until_timestamp_seconds",
         "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
-        "seconds",
     ),
     SNAPSHOT.counter(
         "ibpulse_aggregator_skipped_seconds_total",
         "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
-        "seconds",
     ),
     EVENT_KIND.counter(
-        "ibpulse_events_total",
-        f"Events since this process started, by kind: {', '.join(KINDS)}.",
-        lambda count: count,
+        "ibpulse_events_total", f"Events since this process started, by kind: {', '.join(KINDS)}.", lambda count: count
     ),
     SIMULATED.gauge(
-        "ibpulse_simulated",
-        "1 if the ports are those of a simulator or a replay, otherwise absent.",
-        lambda _: 1,
+        "ibpulse_simulated", "1 if the ports are those of a simulator or a replay, otherwise absent.", lambda _: 1
     ),
     BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )
@@ -195,9 +179,7 @@ REASON = Subject(("reason",), _taken)
 CAPTURES: Subject[Snapshot, CaptureCounts] = single(lambda snapshot: snapshot.captures)
 CAPTURE_ROWS = (
     REASON.counter(
-        "ibpulse_captures_total",
-        f"Captures taken, by trigger: {', '.join(CAPTURE_ORIGINS)}.",
-        lambda count: count,
+        "ibpulse_captures_total", f"Captures taken, by trigger: {', '.join(CAPTURE_ORIGINS)}.", lambda count: count
     ),
     CAPTURES.counter(
         "ibpulse_capture_errors_total",
@@ -206,20 +188,99 @@ CAPTURE_ROWS = (
         lambda captures: captures.errors,
     ),
     CAPTURES.gauge(
-        "ibpulse_captures_stored",
-        "Captures stored in the capture directory.",
-        lambda captures: captures.stored,
+        "ibpulse_captures_stored", "Captures stored in the capture directory.", lambda captures: captures.stored
     ),
     CAPTURES.gauge(
         "ibpulse_capture_stored_bytes",
         "Total size of the captures in the capture directory.",
         lambda captures: captures.stored_bytes,
-        "bytes",
     ),
     CAPTURES.gauge(
         "ibpulse_capture_last_timestamp_seconds",
         "Wall time of the trigger of the newest capture in the capture directory.",
         lambda captures: captures.newest_seconds,
-        "seconds",
+    ),
+)
+
+
+SILENT, HUNG, UNREADABLE, SLOW, MISSING = (
+    "sampler-silent",
+    "hung-device",
+    "unreadable-port",
+    "slow-counters",
+    "missing-samples",
+)
+REASONS = (SILENT, HUNG, UNREADABLE, SLOW, MISSING)
+# the supervisor restarts a silent sampler within three seconds
+MAX_HEARTBEAT_AGE_SECONDS = 10.0
+# above this share, lengths of bursts and steps are biased
+MAX_MISSING_RATIO = 0.05
+# jitter and quiet minutes never reach twice the sampling interval
+MAX_RESOLUTION_INTERVALS = 2.0
+
+
+def _unreliable(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
+    """The reasons, with device and port if it is one of these; missing samples only if nothing explains them."""
+    health, causes = snapshot.health, 0
+    if (health.heartbeat_age_seconds or 0.0) > MAX_HEARTBEAT_AGE_SECONDS:
+        causes += 1
+        yield (SILENT, "", ""), None
+    for device in health.quarantined_devices:
+        causes += 1
+        yield (HUNG, device, ""), None
+    for port in snapshot.ports:
+        resolution = port.effective_resolution_seconds
+        if port.left_alone:
+            causes += 1
+            yield (UNREADABLE, *port_values(port.port.id)), None
+        elif resolution is not None and resolution > MAX_RESOLUTION_INTERVALS * port.sampling_interval_seconds:
+            yield (SLOW, *port_values(port.port.id)), None
+    if not causes and _misses_samples(snapshot):
+        yield (MISSING, "", ""), None
+
+
+def _misses_samples(snapshot: Snapshot) -> bool:
+    """Whether too many samples of the longest window are missing, once the sampler has run for as long."""
+    sampler = snapshot.sampler
+    ran_ns = (sampler.ticks + sampler.missed_ticks) * sampler.interval_seconds * SECOND_NS
+    if not snapshot.windows or ran_ns < parse_duration(snapshot.windows[-1]):
+        return False
+    sampled = any(port.directions and port.port.rail and port.port.active for port in snapshot.ports)
+    return sampled and snapshot.node[-1].observed_ratio < 1 - MAX_MISSING_RATIO
+
+
+def _stalls(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+    return [((name,), stalled) for name, stalled in snapshot.job_stalls.items()]
+
+
+def _alone(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+    """The only job on the node, which has all its traffic, and whether that is sustained MoE saturation."""
+    jobs = {job.claim.id for job in snapshot.jobs or () if job.ports}
+    return [((name,), snapshot.traffic.moe_saturated) for name in jobs] if len(jobs) == 1 else []
+
+
+STALLS = Subject(("job_id",), _stalls)
+UNRELIABLE = Subject(("reason", "device", "port"), _unreliable)
+ALONE = Subject(("job_id",), _alone)
+
+CONCLUSION_ROWS = (
+    ALONE.gauge(
+        "ibpulse_job_moe_saturated",
+        "1 while the traffic of the node's only job is sustained MoE saturation, as ibpulse_node_moe_saturated, "
+        "otherwise 0. Absent with several jobs or none.",
+        int,
+    ),
+    STALLS.gauge(
+        "ibpulse_job_stall",
+        "1 while a job is silent on this node for longer than its steps explain: at once after a lost link or lost "
+        "packets, otherwise after 60 s if traffic was cut off, 180 s if it began like a pause, 600 s before there are "
+        "steps, and after twice its longest pause so far. Otherwise 0; absent before any traffic.",
+        int,
+    ),
+    UNRELIABLE.gauge(
+        "ibpulse_unreliable",
+        f"1 while the numbers of the node, or of a device or port of it, cannot be trusted, by reason: "
+        f"{', '.join(REASONS)}. Absent otherwise.",
+        lambda _: 1,
     ),
 )

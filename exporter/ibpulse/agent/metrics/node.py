@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ibpulse.agent.aggregator.jobs import MAX_JOBS
-from ibpulse.agent.aggregator.snapshot import (
-    DURATION_BUCKETS,
-    UTILIZATION_BUCKETS,
-    JobSnapshot,
-    NodeTraffic,
-    Snapshot,
-)
+from ibpulse.agent.aggregator.snapshot import DURATION_BUCKETS, UTILIZATION_BUCKETS, JobSnapshot, NodeTraffic, Snapshot
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.metrics.ports import PORT_LABELS, port_values
 from ibpulse.core.answers.summary import NodeConclusions, NodeWindow
@@ -54,57 +48,48 @@ ROWS = (
         "down, its last rate while it was ACTIVE counts. A rail whose rate was never known counts like the "
         "fastest other one.",
         lambda snapshot: snapshot.rails.line_rate_bytes_per_second,
-        "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_observed_ratio",
         "Share of the window with a sample of all rails. Peak, duty cycle, mean while active, burstiness and bursts "
         "are those of this share; the means are those of all bytes.",
         lambda window: window.observed_ratio,
-        "ratio",
     ),
     WINDOW.gauge(
         "ibpulse_node_transmit_bytes_per_second",
         "Mean transmit rate in the window, summed over all rails, of all bytes, also across missing samples.",
         lambda window: window.transmit_bytes_per_second,
-        "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_receive_bytes_per_second",
         "Mean receive rate in the window, summed over all rails, of all bytes, also across missing samples.",
         lambda window: window.receive_bytes_per_second,
-        "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_bandwidth_peak_bytes_per_second",
         "Highest bandwidth (transmit + receive of all rails in the same sample) in the window.",
         lambda window: window.bandwidth_peak_bytes_per_second,
-        "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_bandwidth_peak_utilization_ratio",
         "Highest bandwidth of a single sample in the window ÷ the node's line rate at that sample.",
         lambda window: window.bandwidth_peak_utilization_ratio,
-        "ratio",
     ),
     WINDOW.gauge(
         "ibpulse_node_bandwidth_active_mean_bytes_per_second",
         "Mean bandwidth of the samples above the threshold in the window.",
         lambda window: window.bandwidth_active_mean_bytes_per_second,
-        "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_duty_cycle_ratio",
         "Fraction of the window's observed time during which the node's bandwidth was above the threshold, with all "
         "rails taken to one instant of each sample.",
         lambda window: window.duty_cycle_ratio,
-        "ratio",
     ),
     WINDOW.gauge(
         "ibpulse_node_bandwidth_peak_to_mean_ratio",
         "Highest bandwidth of a single sample ÷ mean bandwidth of the window.",
         lambda window: window.peak_to_mean_ratio,
-        "ratio",
     ),
     TIMESCALE.gauge(
         "ibpulse_node_burstiness_cv",
@@ -137,13 +122,11 @@ TRAFFIC_ROWS = (
         "job, the one with the lowest value stopped first. Absent without such a sample since the beginning of the "
         "history.",
         lambda snapshot: None if snapshot.last_traffic_ns is None else snapshot.last_traffic_ns / 1e9,
-        "seconds",
     ),
     TRAFFIC.histogram(
         "ibpulse_node_bandwidth_utilization_ratio",
         "Bandwidth of every sample ÷ the line rate of all rails, in both directions, idle rails included.",
         lambda traffic: traffic.utilization,
-        "ratio",
         UTILIZATION_BUCKETS,
     ),
     TRAFFIC.histogram(
@@ -152,7 +135,6 @@ TRAFFIC_ROWS = (
         "more missing samples are excluded, long ones more often: see ibpulse_node_observed_ratio. Its count is no "
         "number of bursts per time.",
         lambda traffic: traffic.burst_durations,
-        "seconds",
         DURATION_BUCKETS,
     ),
     TRAFFIC.histogram(
@@ -160,7 +142,6 @@ TRAFFIC_ROWS = (
         "Lengths of the idle gaps between bursts of the node's bandwidth, counted when they end. As for bursts, those "
         "cut off by three or more missing samples are excluded.",
         lambda traffic: traffic.gap_durations,
-        "seconds",
         DURATION_BUCKETS,
     ),
     TRAFFIC.counter(
@@ -175,13 +156,11 @@ TRAFFIC_ROWS = (
         "Time in which the beginning of a burst of the node's bandwidth is counted: that up to each sample "
         "from the one before, unless three or more are missing between both.",
         lambda traffic: traffic.burst_watched_seconds,
-        "seconds",
     ),
     TRAFFIC.counter(
         "ibpulse_node_burst_bytes_total",
         "Bytes in the bursts counted by the burst duration histogram. Divide by its count to get bytes per burst.",
         lambda traffic: traffic.burst_bytes,
-        "bytes",
     ),
     NODE.gauge(
         "ibpulse_node_active_rails",
@@ -195,13 +174,11 @@ TRAFFIC_ROWS = (
         "the indexes of those with traffic, weighted by their rails. A rail that is down counts as 0. Absent without "
         "traffic.",
         lambda traffic: traffic.concluded.rail_fairness_ratio,
-        "ratio",
     ),
     STEP.gauge(
         "ibpulse_node_step_period_seconds",
         "Period of the traffic summed over the rails: for a training job, the step time. NaN if the score is too low.",
         lambda found: math.nan if found.step_period_seconds is None else found.step_period_seconds,
-        "seconds",
     ),
     STEP.gauge(
         "ibpulse_node_step_period_score",
@@ -219,7 +196,6 @@ TRAFFIC_ROWS = (
         "Confidence of the label, at most 0.6 unless idle. If the label is unknown, the confidence of the best "
         "rejected label.",
         lambda traffic: traffic.concluded.workload_signature_confidence,
-        "ratio",
     ),
     TRAFFIC.gauge(
         "ibpulse_node_bandwidth_saturated",
@@ -231,7 +207,6 @@ TRAFFIC_ROWS = (
         "ibpulse_node_bandwidth_saturated_seconds_total",
         "Observed time during which the node's bandwidth was saturated.",
         lambda traffic: traffic.saturated_seconds,
-        "seconds",
     ),
     TRAFFIC.gauge(
         "ibpulse_node_moe_saturated",
@@ -242,7 +217,6 @@ TRAFFIC_ROWS = (
         "ibpulse_node_moe_saturated_seconds_total",
         "Time spent in sustained MoE saturation.",
         lambda traffic: traffic.moe_saturated_seconds,
-        "seconds",
     ),
 )
 
@@ -304,32 +278,27 @@ JOB_ROWS = (
         f"none was found. Like all statistics of jobs, for at most {MAX_JOBS} jobs of a node, and only for those that "
         "share no port.",
         lambda job: job.step_seconds,
-        "seconds",
     ),
     STATISTICS.gauge(
         "ibpulse_job_duty_cycle_ratio",
         "Fraction of the last minute, or of the time since the job was first seen, during which the bandwidth of its "
         "rails was above the threshold.",
         lambda job: job.duty_cycle_ratio,
-        "ratio",
     ),
     STATISTICS.gauge(
         "ibpulse_job_active_bandwidth_bytes_per_second",
         "Mean bandwidth of the job's rails in the samples above the threshold, over the same time.",
         lambda job: job.active_bytes_per_second,
-        "bytes_per_second",
     ),
     STATISTICS.gauge(
         "ibpulse_job_rail_fairness_ratio",
         "Fairness index of the bytes of the job's rails, as for the node.",
         lambda job: job.fairness,
-        "ratio",
     ),
     STATISTICS.gauge(
         "ibpulse_job_last_traffic_timestamp_seconds",
         "Wall time of the last sample in which the bandwidth of the job's rails was above the threshold. Absent "
         "without such a sample since the job was first seen.",
         lambda job: None if job.last_traffic_ns is None else job.last_traffic_ns / 1e9,
-        "seconds",
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client import CollectorRegistry
 
 from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.metrics import conclusions, exporter, node, ports
+from ibpulse.agent.metrics import exporter, node, ports
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import render_page
@@ -19,7 +19,7 @@ _UP_TO_COUNTERS = (
     *ports.TRAFFIC_ROWS,
     *node.TRAFFIC_ROWS,
     *node.JOB_ROWS,
-    *conclusions.ROWS,
+    *exporter.CONCLUSION_ROWS,
     *ports.DIAGNOSTIC_COUNTERS,
 )
 _AFTER_COUNTERS = (

@@ -13,12 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 
-from ibpulse.agent.aggregator.snapshot import (
-    UTILIZATION_BUCKETS,
-    PortCounters,
-    PortSnapshot,
-    Snapshot,
-)
+from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortCounters, PortSnapshot, Snapshot
 from ibpulse.agent.sysfs.error_counters import counter_name
 from ibpulse.core.answers.summary import DirectionStatistics
 from ibpulse.core.events.watch import DISAPPEARED, KnownPort
@@ -92,7 +87,6 @@ _PORT_ROWS = (
         "Data rate of one direction after line coding. Absent while the port is not ACTIVE, because the kernel then "
         "shows a placeholder.",
         lambda port: port.port.rate_bytes_per_second,
-        "bytes_per_second",
     ),
     RAIL_PORT.gauge(
         "ibpulse_port_trained_down",
@@ -103,7 +97,6 @@ _PORT_ROWS = (
         "ibpulse_port_observed_seconds_total",
         "Time covered by good samples (both directions read at both ends, no reset) while the port was ACTIVE.",
         lambda port: port.observed_seconds,
-        "seconds",
     ),
     SAMPLED.counter(
         "ibpulse_port_resets_total",
@@ -122,7 +115,6 @@ _PORT_ROWS = (
         "Time between two samples of the port. Longer than the sampler's interval for slow devices, for counters that "
         "the kernel caches, and for many devices that are asked by netlink.",
         lambda port: port.sampling_interval_seconds,
-        "seconds",
     ),
     SAMPLED.gauge(
         "ibpulse_port_effective_resolution_seconds",
@@ -130,7 +122,6 @@ _PORT_ROWS = (
         "until enough changes were seen. A value above the sampling interval means that the device refreshes its "
         "counters slowly, or that the traffic consists of regular bursts of a single sample.",
         lambda port: port.effective_resolution_seconds,
-        "seconds",
     ),
     SAMPLED.gauge(
         "ibpulse_port_left_alone",
@@ -159,7 +150,6 @@ _PORT_ROWS = (
         "ibpulse_port_down_seconds_total",
         "Time since this process started during which the port's link was not ACTIVE, read every second.",
         lambda known: known.down_seconds,
-        "seconds",
     ),
     EXISTING.counter(
         "ibpulse_port_state_changes_total",
@@ -187,14 +177,12 @@ def _direction_rows(way: int) -> tuple[Metric, ...]:
             f"Bytes in the {word} direction since this process started; continues across missing data and counter "
             "resets.",
             lambda side: side.bytes_total,
-            "bytes",
         ),
         direction.counter(
             f"{name}_active_seconds_total",
             f"Time covered by good samples whose {word} rate was above the threshold. Its rate ÷ the rate of observed "
             "seconds is the duty cycle.",
             lambda side: side.active_seconds,
-            "seconds",
         ),
     )
     return (*totals, *_utilization_rows(way), *_window_rows(way))
@@ -211,33 +199,28 @@ def _utilization_rows(way: int) -> tuple[Metric, ...]:
             f"Sum of {word} utilisation x time over good samples. Its rate ÷ the rate of observed seconds is the mean "
             "utilisation.",
             lambda sums: sums.utilization_seconds,
-            "seconds",
         ),
         rated.counter(
             f"{name}_utilization_squared_seconds_total",
             f"Sum of squared {word} utilisation x time over good samples, for the variance over any time range.",
             lambda sums: sums.utilization_squared_seconds,
-            "seconds",
         ),
         rated.counter(
             f"{name}_active_utilization_seconds_total",
             f"Sum of {word} utilisation x time over active samples.",
             lambda sums: sums.active_utilization_seconds,
-            "seconds",
         ),
         rated.counter(
             f"{name}_active_utilization_squared_seconds_total",
             f"Sum of squared {word} utilisation x time over active samples, for their coefficient of variation over "
             "any time range.",
             lambda sums: sums.active_utilization_squared_seconds,
-            "seconds",
         ),
         rated.histogram(
             f"{name}_utilization_ratio",
             f"Utilisation of the {word} direction at every tick covered by a good sample. Sampled by ibpulse's own "
             "timer, independent of scrapes.",
             lambda sums: sums.histogram,
-            "ratio",
             UTILIZATION_BUCKETS,
         ),
     )
@@ -261,13 +244,11 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
             f"{name}_peak_bytes_per_second",
             f"Highest {word} rate of a single sample in the window. Scrapes do not reset it.",
             lambda values: values.peak_bytes_per_second,
-            "bytes_per_second",
         ),
         window.gauge(
             f"{name}_duty_cycle_ratio",
             f"Fraction of the window's observed time during which the {word} rate was above the threshold.",
             lambda values: values.duty_cycle_ratio,
-            "ratio",
         ),
         window.gauge(
             f"{name}_burstiness_cv",
@@ -313,7 +294,6 @@ def _saturation_rows(way: int) -> tuple[Metric, ...]:
             f"ibpulse_port_{word}_saturated_seconds_total",
             f"Observed time during which the {word} direction was saturated.",
             lambda port: port.saturated_seconds[way],
-            "seconds",
         ),
     )
 
@@ -331,14 +311,12 @@ TRAFFIC_ROWS = (
         "Time the port spent in bursts, including bursts of unknown length. Divide by "
         "ibpulse_port_observed_seconds_total to get the share of the time.",
         lambda port: port.burst_seconds,
-        "seconds",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_share_ratio",
         "The rail's share of the bytes of all rails of its job, or of the rails without a job, over the last seconds "
         "with traffic; 1/n if all n of them carry the same.",
         lambda rail: rail.rail_share_ratio,
-        "ratio",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_idle",
@@ -360,7 +338,6 @@ TRAFFIC_ROWS = (
         "usual-peak (nothing held it back) or unknown. A sign is no cause. Absent for a rail without congestion "
         "counters; path, receiver, loss and link until they occur.",
         lambda seconds: seconds,
-        "seconds",
     ),
 )
 
@@ -471,7 +448,8 @@ FULL = Subject((*PORT_LABELS, "counter"), _full)
 
 
 def _counter(name: str, text: str) -> Metric:
-    return TOTALS.counter(name, text, lambda totals: totals.get(name))
+    # the names of drivers say nothing certain of the unit
+    return Metric(name, "counter", text, TOTALS, lambda totals: totals.get(name))
 
 
 DIAGNOSTIC_COUNTERS = tuple(_counter(counter_name(stem), text) for stem, text in DIAGNOSTIC_TEXTS.items())
@@ -489,7 +467,6 @@ STATE_ROWS = (
         "Only with slow.xmit-wait-tick, and only on an ACTIVE InfiniBand port whose counter is neither saturated nor "
         "was reset.",
         lambda port: port.stalled_ratio,
-        "ratio",
     ),
 )
 

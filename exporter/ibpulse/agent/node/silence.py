@@ -16,6 +16,8 @@ from ibpulse.core.answers.silence import (
     PauseAnswer,
     RailSilenceAnswer,
     SilenceAnswer,
+    WatchedAnswer,
+    describe_watched,
 )
 from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.events import Event, EventLog
@@ -36,8 +38,12 @@ from ibpulse.core.statistics.silences import (
 from ibpulse.core.statistics.verdict import (
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,
+    Rails,
+    Stall,
     Verdict,
+    follow,
     judge,
+    lasting,
     notable_seconds,
 )
 
@@ -77,7 +83,7 @@ class _Losses:
 class _Job:
     """A job: its rails, the watch over them, the next tick to read, and since when it is followed.
 
-    The verdict that was `told` last is kept until bytes move.
+    It has the newest verdict, None without any, and its stalls, the last one first.
     """
 
     placed: PlacedJob
@@ -87,7 +93,7 @@ class _Job:
     since_tick: int
     losses: dict[str, _Losses] = field(default_factory=dict)
     verdict: Verdict | None = None
-    told: Verdict | None = None
+    stalls: list[Stall] = field(default_factory=list)
 
 
 class JobSilences:
@@ -193,18 +199,19 @@ class JobSilences:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
         self._refresh()
         for job in self._jobs.values():
-            told = job.told
+            told = _named(lasting(job.stalls))
             if told is None and self._silent_seconds(job.watch) < MIN_SILENCE_SECONDS:
                 continue
             silence = self._describe(job).on(lambda low_ms, high_ms: (low_ms / 1000, high_ms / 1000))
-            found = job.verdict = judge({name: silence}) if silence else None
-            if found is not None:
-                job.told = found
-                if told is None or (told.kind, told.rails) != (found.kind, found.rails):
-                    self._note(job, JOB_STALLED, f"is silent: {found.sentence}", found)
-            elif told is not None and silence and silence.last and silence.last > told.since:
-                job.told = None
-                self._note(job, JOB_RESUMED, "moves bytes again", told)
+            job.verdict = judge({name: silence}) if silence else None
+            last, now_ns = silence.last if silence else None, self._reader.ring.clock.time_ns()
+            _, ended = follow(job.stalls, job.verdict, last, now_ns)
+            if ended:
+                told = None
+                self._note(job, JOB_RESUMED, "moves bytes again", ended.verdict)
+            stall = lasting(job.stalls)
+            if stall and _named(stall) != told:
+                self._note(job, JOB_STALLED, f"is silent: {stall.verdict.sentence}", stall.verdict)
 
     def _note(self, job: _Job, kind: str, text: str, verdict: Verdict) -> None:
         reader, now_ns, claim = self._reader, self._reader.ring.clock.time_ns(), job.placed.claim
@@ -229,6 +236,10 @@ class JobSilences:
             for job in self._jobs.values()
             if job.watch.last
         }
+
+    def verdicts(self) -> list[WatchedAnswer]:
+        """The jobs with the verdicts of this node alone."""
+        return [describe_watched(*key, bool(job.watch.last), job.stalls) for key, job in self._jobs.items()]
 
     def wants_counters(self) -> bool:
         """Whether a job has been silent for a second to a minute, and longer than usual.
@@ -255,7 +266,11 @@ class JobSilences:
     def _refresh(self) -> None:
         """Read what descriptions need: the wall clock as it is now, and the last event of each lost link."""
         reader, clock = self._reader, self._reader.ring.clock
-        self._shift = reader.ring.last_shift() or 0
+        shift = reader.ring.last_shift() or 0
+        for job in self._jobs.values():
+            if stall := lasting(job.stalls):
+                stall.move((self._shift - shift) * self._interval)
+        self._shift = shift
         now_ns, wall_ns = clock.monotonic_ns(), clock.time_ns()
         self._newest = reader.tick_at(wall_ns), now_ns - wall_ns % reader.interval_ns
         if self._added != self._events.added:
@@ -325,6 +340,11 @@ class JobSilences:
         newest, newest_ns = self._newest
         ticks, rest_ns = divmod(monotonic_ns - newest_ns, self._reader.interval_ns)
         return self._wall_ns(newest + ticks) + rest_ns
+
+
+def _named(stall: Stall | None) -> tuple[str, Rails] | None:
+    """What a stall is told of by an event."""
+    return (stall.verdict.kind, stall.verdict.rails) if stall else None
 
 
 def _find_rails(placed: PlacedJob, ports: Mapping[PortId, Port], before: Sequence[Port]) -> list[Port]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ibpulse.agent.sysfs import files
 from ibpulse.agent.sysfs.byte_counters import (
     COUNTERS,
     HW_COUNTERS,
@@ -32,18 +33,6 @@ from ibpulse.agent.sysfs.byte_counters import (
     may_ask,
 )
 from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet, choose_signals
-from ibpulse.agent.sysfs.files import (
-    ReadFault,
-    Text,
-    is_utf8,
-    list_names,
-    parse_count,
-    read_inode,
-    read_link,
-    read_link_name,
-    read_text,
-    read_value,
-)
 from ibpulse.agent.sysfs.netlink import explain
 from ibpulse.agent.sysfs.pcie import find_function_folder
 from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
@@ -90,13 +79,13 @@ def read_facts(device_folder: str) -> DeviceFacts:
     # soft-RoCE is the only driver without a function that has a file `parent` (sw/rxe/rxe_verbs.c)
     soft = SOFT_ROCE if not function and os.path.exists(os.path.join(device_folder, "parent")) else ""
     identity = PortIdentity(
-        guid=read_value(device_folder, "node_guid"),
-        board=read_value(device_folder, "board_id"),
-        hca_type=read_value(device_folder, "hca_type"),
-        firmware=read_value(device_folder, "fw_ver"),
-        driver=read_link_name(parent, "driver") or soft,
+        guid=files.read_value(device_folder, "node_guid"),
+        board=files.read_value(device_folder, "board_id"),
+        hca_type=files.read_value(device_folder, "hca_type"),
+        firmware=files.read_value(device_folder, "fw_ver"),
+        driver=files.read_link_name(parent, "driver") or soft,
         pci_address=Path(pci).name,
-        numa_node=read_value(pci, "numa_node").replace("-1", "") if pci else "",
+        numa_node=files.read_value(pci, "numa_node").replace("-1", "") if pci else "",
     )
     return DeviceFacts(identity, function, os.path.isdir(os.path.join(device_folder, "hw_counters")))
 
@@ -110,28 +99,28 @@ def identify(facts: DeviceFacts, folder: str, inode: int) -> DeviceIdentity:
 def find_netdev(device_folder: str, port: int) -> str:
     """Network device of the port: of its first GID, else of its function, else rxe's parent, else empty."""
     ndevs = os.path.join(device_folder, "ports", str(port), "gid_attrs", "ndevs")
-    for name in list_names(ndevs):
+    for name in files.list_names(ndevs):
         # an empty slot answers EINVAL by design
-        netdev = read_value(ndevs, name)
+        netdev = files.read_value(ndevs, name)
         if netdev:
             return netdev
     own = _find_function_netdev(os.path.join(device_folder, "device", "net"), port)
-    return own or read_value(device_folder, "parent")
+    return own or files.read_value(device_folder, "parent")
 
 
 def find_bond(net_folder: str, netdev: str) -> str:
     """Name of the bond that `netdev` is or belongs to, or an empty string; `net_folder` is `class/net`."""
-    for bond in (netdev, read_link_name(os.path.join(net_folder, netdev), "master")):
+    for bond in (netdev, files.read_link_name(os.path.join(net_folder, netdev), "master")):
         if bond and os.path.isdir(os.path.join(net_folder, bond, "bonding")):
             return bond
     return ""
 
 
 def _find_function_netdev(folder: str, port: int) -> str:
-    names = list_names(folder)
+    names = files.list_names(folder)
     for name in names:
         # a function with two ports has a network device for each; the kernel counts them from 0
-        if parse_count(read_value(folder, os.path.join(name, "dev_port"))) == port - 1:
+        if files.parse_count(files.read_value(folder, os.path.join(name, "dev_port"))) == port - 1:
             return name
     # without a port number the answer is certain only for one network device and one port
     return names[0] if len(names) == 1 and port == 1 else ""
@@ -199,13 +188,13 @@ class PortReader:
 
     def read(self, scan: int) -> PortView | None:
         """The port at this scan (numbered from 1), or None if it has disappeared."""
-        incarnation = (read_inode(self._counters), read_inode(self._hw_counters))
+        incarnation = (files.read_inode(self._counters), files.read_inode(self._hw_counters))
         if incarnation != self._incarnation:
             self._start_anew(incarnation)
-        state = read_text(self._state)
-        if state.fault is ReadFault.MISSING:
+        state = files.read_text(self._state)
+        if state.fault is files.ReadFault.MISSING:
             return None
-        seen = (state.text, read_text(self._first_ndev).text if self._link_layer == ETHERNET else "")
+        seen = (state.text, files.read_text(self._first_ndev).text if self._link_layer == ETHERNET else "")
         retries = 0 < self._failures <= QUICK_RETRIES or self._refusal != self._shown
         if self._view is None or seen != self._seen or retries or scan - self._refreshed_at >= REFRESH_SCANS:
             self._view = self._refresh(state, incarnation)
@@ -251,7 +240,7 @@ class PortReader:
         self._signals = None
         self._refusal = None
         self._failures = 0
-        self._link_layer = read_value(self._folder, "link_layer")
+        self._link_layer = files.read_value(self._folder, "link_layer")
         self._rate_text = ""
         self._follow_netdev("")
 
@@ -263,14 +252,14 @@ class PortReader:
             self._id, self._folder, self._link_layer, driver, self._counter_set, self._clock, folder
         )
 
-    def _refresh(self, state: Text, folders: tuple[int | None, int | None]) -> PortView:
+    def _refresh(self, state: files.Text, folders: tuple[int | None, int | None]) -> PortView:
         number, word = split_state(state.text)
         active = number == ACTIVE
         netdev = find_netdev(self._device_folder, self._id.port)
         if netdev != self._netdev:
             self._follow_netdev(netdev)
         bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
-        problems = [f"state {state.reason}."] if state.fault is not ReadFault.NONE else []
+        problems = [f"state {state.reason}."] if state.fault is not files.ReadFault.NONE else []
         if self._row is None:
             self._row, problem = choose_row(self._folder, self._facts.identity.driver)
             problems += filter(None, [problem])
@@ -280,11 +269,11 @@ class PortReader:
         rate: float | None = None
         remarks: tuple[str, ...] = ()
         if active:
-            read = read_text(os.path.join(self._folder, "rate"))
+            read = files.read_text(os.path.join(self._folder, "rate"))
             self._rate_text = read.text
             rate, remarks = self._find_rate(netdev, bond)
             # the speed of the network device replaces a failing rate file, which always fails on MANA
-            if rate is None and read.fault is not ReadFault.NONE:
+            if rate is None and read.fault is not files.ReadFault.NONE:
                 problems.append(f"rate {read.reason}.")
         self._failures = self._failures + 1 if problems else 0
         if self._row is not None and self._signals is None:
@@ -307,7 +296,7 @@ class PortReader:
         """Data rate of the ACTIVE port, and remarks on its reliability."""
         layer, driver = self._link_layer, self._facts.identity.driver
         speed_device = bond or netdev
-        speed = read_value(os.path.join(self._net_folder, speed_device), "speed") if speed_device else ""
+        speed = files.read_value(os.path.join(self._net_folder, speed_device), "speed") if speed_device else ""
         rate = find_data_rate(layer, driver, self._rate_text, speed)
         of_bond = BOND_OF_ALL if speed.isdigit() else BOND_OF_ONE
         remarks = (of_bond.format(bond=bond) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
@@ -322,7 +311,7 @@ def match_port(pattern: str, port: PortId) -> bool:
 
 def find_name_fault(device: str) -> str:
     """Why no port of a device can be sampled under its name, as a sentence about it; empty if they can."""
-    if not is_utf8(device):
+    if not files.is_utf8(device):
         return "ignored, because its name is not UTF-8: rename it with `rdma dev set`."
     if len(str(PortId(device, MAX_PORT_NUMBER)).encode()) > NAME_BYTES:
         return f"ignored, because its name has {len(device.encode())} bytes, too many for the ring: rename it."
@@ -411,12 +400,12 @@ class DeviceReader:
 
     def read(self, scan: int) -> DeviceView:
         """The device at this scan (numbered from 1). Raises OSError if it has disappeared."""
-        incarnation = (read_link(self._path), self._path.stat().st_ino)
+        incarnation = (files.read_link(self._path), self._path.stat().st_ino)
         if incarnation != self._incarnation:
             self._facts = read_facts(self._folder)
             self._ports = {}
             self._incarnation = incarnation
-        names = list_names(os.path.join(self._folder, "ports"))
+        names = files.list_names(os.path.join(self._folder, "ports"))
         listed = [int(name) for name in names if name.isascii() and name.isdigit()]
         copies = len(listed) > 1 and self._facts.shared_counters and self._facts.identity.driver.startswith("mlx5")
         kept = [n for n in (listed[:1] if copies else listed) if self._selection.admits_port(PortId(self._name, n))]

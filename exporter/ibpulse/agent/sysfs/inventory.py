@@ -34,19 +34,7 @@ from ibpulse.agent.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import NAMED_SUBJECTS, count_text, first_names, group_remarks, natural_key
-from ibpulse.core.model import (
-    COMPUTE,
-    NETLINK,
-    SYSFS,
-    DeviceIdentity,
-    DevicePlace,
-    Fabric,
-    Gpu,
-    PcieLink,
-    Port,
-    PortId,
-    Topology,
-)
+from ibpulse.core import model
 
 FRESH_SCANS = 3
 # scans between two reads of the PCIe files: a minute at the default scan interval, and at least ten seconds
@@ -86,12 +74,12 @@ def find_unsupported(sysfs: str) -> dict[str, int]:
     return {network: count for network, count in counts.items() if count}
 
 
-def remark_on_slow_twins(ports: Sequence[Port]) -> Remarks:
+def remark_on_slow_twins(ports: Sequence[model.Port]) -> Remarks:
     """A remark for each port that looks like a rail but is slower than the rails."""
     return [(str(port.id), SLOW_TWIN) for port in find_slow_twins(ports)]
 
 
-def identify_devices(views: Sequence[DeviceView]) -> dict[str, DeviceIdentity]:
+def identify_devices(views: Sequence[DeviceView]) -> dict[str, model.DeviceIdentity]:
     """The identity of each device by name, without a GUID that several devices have."""
     guids = Counter(view.identity.guid for view in views)
     return {
@@ -141,7 +129,7 @@ class Inventory:
         self._paths = RepeatedReads(self._make_path_read, PATH_SCANS)
         self._scans = 0
 
-    def scan(self) -> Fabric:
+    def scan(self) -> model.Fabric:
         """The current fabric. Waits at most `timeout_seconds`; never raises because of a device.
 
         Raises:
@@ -160,7 +148,7 @@ class Inventory:
         simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
         return replace(fabric, notices=tuple(notices), simulated=simulated)
 
-    def _scan(self) -> Fabric:
+    def _scan(self) -> model.Fabric:
         self._scans += 1
         try:
             with os.scandir(self._class_folder) as entries:
@@ -170,14 +158,14 @@ class Inventory:
             # any other error says nothing about the devices
             if error.errno not in GONE:
                 raise
-            return Fabric(notices=(NO_CLASS.format(folder=self._class_folder),))
+            return model.Fabric(notices=(NO_CLASS.format(folder=self._class_folder),))
         admitted = sorted(filter(self._selection.admits_device, listed), key=natural_key)
         faults = {name: fault for name in admitted if (fault := find_name_fault(name))}
         names = [name for name in admitted if name not in faults]
         refused = group_remarks((os.fsencode(name).decode(errors="backslashreplace"), faults[name]) for name in faults)
         if not names:
             none = ALL_EXCLUDED if listed else NO_DEVICES
-            return Fabric(notices=tuple(refused or [none.format(folder=self._class_folder, count=len(listed))]))
+            return model.Fabric(notices=tuple(refused or [none.format(folder=self._class_folder, count=len(listed))]))
         threads = [thread for reads in (self._devices, self._paths) for thread in reads.start(names, self._scans)]
         join_all(threads, self._timeout_seconds)
         reads = [self._devices[name] for name in names]
@@ -198,20 +186,20 @@ class Inventory:
         reader = DeviceReader(self._sysfs, name, self._selection, self._counters, self._ask_for, self._clock)
         return _DeviceRead(name, reader, self._errors)
 
-    def _ask_for(self, port: PortId) -> Ask | None:
-        return _refuse if self._ask and match_any(self._sources.get(SYSFS, ()), port) else self._ask
+    def _ask_for(self, port: model.PortId) -> Ask | None:
+        return _refuse if self._ask and match_any(self._sources.get(model.SYSFS, ()), port) else self._ask
 
     def _make_path_read(self, name: str) -> _PathRead:
         return _PathRead(name, os.path.join(self._class_folder, name), self._errors)
 
-    def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
+    def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> model.Fabric:
         planes = kinds.find_planes(views)
         shown = [view for view in views if view.name not in planes]
         topology, placed, location_remarks = self._survey(views, planes)
         identities = identify_devices(views)
         port_views = [port_view for view in shown for port_view in view.ports]
         found = [placed[each.port.id] for each in port_views]
-        patient = [port.id for port in found if match_any(self._sources.get(NETLINK, ()), port.id)]
+        patient = [port.id for port in found if match_any(self._sources.get(model.NETLINK, ()), port.id)]
         found = spare_devices(found, patient)
         ports, role_remarks = self._roles.assign(
             [replace(port, device=identities[port.id.device]) for port in found], topology
@@ -220,24 +208,24 @@ class Inventory:
         remarks += [(name, f"ignored, because it shows the single planes of {of}.") for name, of in planes.items()]
         if kinds.is_other_namespace(shown):
             notices = (OTHER_NAMESPACE.format(root=self._sysfs), *group_remarks(remarks))
-            return Fabric(ports, notices, stuck, topology)
+            return model.Fabric(ports, notices, stuck, topology)
         remarks += [(view.name, text) for view in shown for text in view.remarks]
         for each in port_views:
             note = each.port.source.note if each.port.source else ""
             remarks += [(str(each.port.id), text) for text in (each.port.problem, note, *each.remarks) if text]
         remarks += [*location_remarks, *role_remarks]
-        if not self._roles.patterns.get(COMPUTE):
+        if not self._roles.patterns.get(model.COMPUTE):
             remarks += remark_on_slow_twins(ports)
         reads = [self._devices[view.name] for view in shown]
         counters = [read.counters for read in reads if read.counters_scan > self._scans - FRESH_SCANS]
         remarks += [remark for device in counters for remark in device.remarks]
         readings = tuple(port for device in counters for port in device.ports)
         functions = self._rail_functions.count(ports, topology)
-        return Fabric(ports, tuple(group_remarks(remarks)), stuck, topology, functions, readings)
+        return model.Fabric(ports, tuple(group_remarks(remarks)), stuck, topology, functions, readings)
 
     def _survey(
         self, views: Sequence[DeviceView], planes: Mapping[str, str]
-    ) -> tuple[Topology, dict[PortId, Port], Remarks]:
+    ) -> tuple[model.Topology, dict[model.PortId, model.Port], Remarks]:
         """The topology of the devices that have ports, these ports with kind and nearest GPUs, and remarks.
 
         Reads only the files of new GPUs.
@@ -247,7 +235,7 @@ class Inventory:
         twins = kinds.find_twins([view for view in views if view.name not in planes])
         remarks = [(name, f"not a rail, because it shares the PCI function of {of}.") for name, of in twins.items()]
         places, rows = [], []
-        placed: dict[PortId, Port] = {}
+        placed: dict[model.PortId, model.Port] = {}
         for view in views:
             path, stale = self._find_path(view)
             kind = kinds.name_device_kind(view, path.kind, planes, twins)
@@ -267,7 +255,7 @@ class Inventory:
             remarks += [(view.name, STALE)] if stale else []
             remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         remarks += _remark_on_overrides(self._overrides, views, gpus) + _remark_on_forms(gpus)
-        return Topology(tuple(places), gpus, tuple(rows)), placed, remarks
+        return model.Topology(tuple(places), gpus, tuple(rows)), placed, remarks
 
     def _find_path(self, view: DeviceView) -> tuple[DevicePath, bool]:
         """The known path of a device, and whether its files did not answer in time."""
@@ -319,7 +307,7 @@ class DevicePath:
     function: str
     kind: str
     chain: tuple[str, ...] = ()
-    links: tuple[PcieLink, ...] = ()
+    links: tuple[model.PcieLink, ...] = ()
     numa_node: int | None = None
     local_cpus: str = ""
 
@@ -354,8 +342,8 @@ def _read_path(device_folder: str) -> DevicePath:
 
 
 def _place_device(
-    view: DeviceView, path: DevicePath, kind: str, gpus: Sequence[Gpu], override: Override
-) -> tuple[DevicePlace, tuple[str, ...]]:
+    view: DeviceView, path: DevicePath, kind: str, gpus: Sequence[model.Gpu], override: Override
+) -> tuple[model.DevicePlace, tuple[str, ...]]:
     """The location of a device, and its distance to each GPU in the order of `gpus`."""
     numa_node = path.numa_node if override.numa_node is None else override.numa_node
     distances = {gpu.address: measure(path.chain, numa_node, gpu.chain, gpu.numa_node) for gpu in gpus}
@@ -365,7 +353,7 @@ def _place_device(
     if override.pcie_bytes_per_second is not None:
         now = most = override.pcie_bytes_per_second
     rates = [each.port.rate_bytes_per_second for each in view.ports if each.port.rate_bytes_per_second is not None]
-    place = DevicePlace(
+    place = model.DevicePlace(
         device=view.name,
         kind=kind,
         pci_address=path.chain[-1] if path.chain else "",
@@ -384,7 +372,7 @@ def _place_device(
 
 
 def _remark_on_overrides(
-    overrides: Mapping[str, Override], views: Sequence[DeviceView], gpus: Sequence[Gpu]
+    overrides: Mapping[str, Override], views: Sequence[DeviceView], gpus: Sequence[model.Gpu]
 ) -> Remarks:
     there = {view.name for view in views}
     addresses = {gpu.address for gpu in gpus}
@@ -398,7 +386,7 @@ def _remark_on_overrides(
     return remarks
 
 
-def _remark_on_forms(gpus: Sequence[Gpu]) -> Remarks:
+def _remark_on_forms(gpus: Sequence[model.Gpu]) -> Remarks:
     """A remark if the GPUs have different form factors."""
     counted = {form: sum(gpu.form_factor == form for gpu in gpus) for form in {gpu.form_factor for gpu in gpus} - {""}}
     if len(counted) < 2:

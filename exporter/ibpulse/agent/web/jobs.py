@@ -1,4 +1,4 @@
-"""`/api/v1/jobs` and `/api/v1/silences`: the jobs that run and those that ended; and the job that a query names."""
+"""`/api/v1/jobs`, `/api/v1/silences` and `/api/v1/verdicts`: the jobs of the node; and the job that a query names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, whole_ms
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer
-from ibpulse.core.answers.silence import SilencesAnswer
+from ibpulse.core.answers.silence import SilencesAnswer, VerdictsAnswer
 from ibpulse.core.http.problems import model, operation
 from ibpulse.core.http.requests import choose_key
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
@@ -88,7 +88,7 @@ UNKNOWN_SILENCES = "They are unknown after an internal error."
 
 
 def add_jobs(router: APIRouter, parts: WebParts) -> None:
-    """The routes of jobs and of their silences."""
+    """The routes of jobs, of their silences, and of the verdicts on these."""
 
     @router.get("/api/v1/jobs", **operation("list_jobs", model(JobsAnswer, "Jobs of the node.")))
     async def jobs() -> Response:
@@ -101,6 +101,12 @@ def add_jobs(router: APIRouter, parts: WebParts) -> None:
     async def silences() -> Response:
         """Until when each running job moved bytes, by rail, with lost links and lost packets."""
         return Response(describe_silences(parts).encode(), media_type="application/json")
+
+    @router.get("/api/v1/verdicts", **operation("list_verdicts", model(VerdictsAnswer, "The watched jobs.")))
+    async def verdicts() -> Response:
+        """The jobs that are watched for silence, with the verdicts of this node alone on their last stalls."""
+        found = VerdictsAnswer.model_construct(jobs=parts.node.silences.verdicts())
+        return Response(found.encode(), media_type="application/json")
 
 
 def describe_silences(parts: WebParts) -> SilencesAnswer:

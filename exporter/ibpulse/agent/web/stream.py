@@ -17,6 +17,7 @@ from starlette.responses import Response
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports, job_of, known_jobs
 from ibpulse.agent.web.parts import WebParts
+from ibpulse.agent.web.window import describe_signals
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, whole_ms
 from ibpulse.base.values import duration
 from ibpulse.core.answers.samples import (
@@ -57,6 +58,7 @@ from ibpulse.core.jobs import FOREVER, ChosenJob, JobRecord, Key
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.spans import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
+from ibpulse.core.window_values import read_port_signals
 
 log = logging.getLogger(__name__)
 
@@ -219,12 +221,14 @@ def _bound_of(histogram: Histogram) -> float | None:
 class Feed:
     """Follows the ticks of a ring as they become complete. `next_tick` is the first one not yet in a batch.
 
-    With `job`, it has the ports that this job had within the history, and their samples while it had them.
+    With `job`, it has the ports that this job had within the history, and their samples while it had them. With
+    `signals`, the batches have those.
     """
 
-    def __init__(self, parts: WebParts, job: Key | None = None) -> None:
+    def __init__(self, parts: WebParts, job: Key | None = None, *, signals: bool = False) -> None:
         self._parts, self._reader = parts, parts.node.reader
-        self._key = job
+        self._key, self._signals = job, signals
+        self._unread: dict[int, int] = {}
         self._job: ChosenJob | None = None
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
         self._seen: tuple[object, ...] = ()
@@ -274,7 +278,7 @@ class Feed:
         # ticks follow the monotonic clock, because the wall clock may just have been stepped
         end = min(self._end(), self.next_tick + passed + self._ticks_per_second)
         self._advanced_ns = now_ns
-        events = list(self.batches(self.next_tick, end))
+        events = list(self.batches(self.next_tick, end, self._unread))
         self.next_tick = max(self.next_tick, end)
         if self._parts.node.events.added != self._logged:
             events.append(_logged(list(self._parts.node.events.after(self._logged))))
@@ -286,13 +290,16 @@ class Feed:
             events.append(self.summary)
         return events
 
-    def batches(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
-        """The batches of ticks from `first_tick` up to `end_tick`, exclusive; none without ports."""
+    def batches(self, first_tick: int, end_tick: int, unread: dict[int, int] | None = None) -> Iterator[bytes]:
+        """The batches of ticks from `first_tick` up to `end_tick`, exclusive; none without ports.
+
+        `unread` has by slot the tick from which on its signals are not in a batch yet, if that is before the batch.
+        """
         if self._slots and first_tick < end_tick:
             for run in runs_of_ticks(self._reader, first_tick, end_tick):
-                yield self._batch(run)
+                yield self._batch(run, {} if unread is None else unread)
 
-    def _batch(self, run: TickRun) -> bytes:
+    def _batch(self, run: TickRun, unread: dict[int, int]) -> bytes:
         last_tick = run.tick + run.count - 1
         # a batch is short, so padding all ports by the widest stride is cheaper than one read per stride
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
@@ -307,7 +314,17 @@ class Feed:
             (2 * row + way, max(0, first), min(last + 1, run.count) - max(0, first))
             for row, way, first, last in merges.places.tolist()
         ]
-        return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values, merged)
+        signals = list(self._read_signals(run.tick, last_tick, unread)) if self._signals else None
+        return batch_event(last_tick, run.wall_tick * self._reader.interval_ns, values, merged, signals)
+
+    def _read_signals(self, first_tick: int, last_tick: int, unread: dict[int, int]) -> Iterator[dict[str, Any]]:
+        """The ports that were read; a reading that took longer than the samples after it comes with later ones."""
+        for name, slot in zip(self._names, self._slots, strict=True):
+            begin = unread.setdefault(slot, first_tick)
+            found = read_port_signals(self._reader, name, slot, begin, last_tick, self._job)
+            if len(found.ticks):
+                unread[slot] = int(found.ticks[-1]) + 1
+                yield describe_signals(found)
 
     def resume(self, first_tick: int, end_tick: int) -> Iterator[bytes]:
         """The batches of an interruption, one per second, preceded by the part that is too old."""
@@ -365,63 +382,68 @@ def _logged(events: Sequence[Event]) -> bytes:
     return log_event(events[-MAX_LOG_EVENTS:]) if events else b""
 
 
+Followed = tuple[Key | None, bool]
+"""The job of a feed, or None for the node, and whether its batches have signals."""
+
+
 class Hub:
-    """Feeds up to `max_viewers` viewers from one task for the node, and one for each job that is viewed."""
+    """Feeds up to `max_viewers` viewers from one task for each feed that is viewed: of the node or a job."""
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
         self._viewers: Viewers = Viewers(parts.counts, parts.limits.max_viewers, parts.ending)
-        self._feeds: dict[Key | None, tuple[Feed, asyncio.Task[None]]] = {}
+        self._feeds: dict[Followed, tuple[Feed, asyncio.Task[None]]] = {}
 
-    def join(self, client: str, period_ns: int, resume_tick: int | None, job: Key | None = None) -> Viewer:
-        """Add a viewer, of a job if one is given, that gets the ticks from `resume_tick` on, or from now on."""
+    def join(self, client: str, period_ns: int, resume_tick: int | None, followed: Followed) -> Viewer:
+        """Add a viewer that gets the ticks from `resume_tick` on, or from now on."""
         self._viewers.make_room(client)
-        feed = self._started(job)
+        feed = self._started(followed)
         first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
-        viewer = Viewer(first, self._parts.counts, period_ns, job)
+        viewer = Viewer(first, self._parts.counts, period_ns, followed)
         self._viewers.add(viewer, client)
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer; the last one of a task stops it."""
         self._viewers.remove(viewer)
-        if not self._of(viewer.job) and viewer.job in self._feeds:
-            _, task = self._feeds.pop(viewer.job)
+        for followed in [each for each in self._feeds if not self._of(each)]:
+            _, task = self._feeds.pop(followed)
             task.cancel()
 
-    def _of(self, job: Key | None) -> list[Viewer]:
-        """The viewers of a job, or of the node."""
-        return [viewer for viewer in self._viewers if viewer.job == job]
+    def _of(self, followed: Followed) -> list[Viewer]:
+        """The viewers of a feed."""
+        return [viewer for viewer in self._viewers if viewer.followed == followed]
 
-    def _started(self, job: Key | None) -> Feed:
-        if job not in self._feeds:
-            feed = Feed(self._parts, job=job)
-            self._feeds[job] = feed, asyncio.create_task(self._run(feed, job), name="stream")
-        return self._feeds[job][0]
+    def _started(self, followed: Followed) -> Feed:
+        if followed not in self._feeds:
+            job, signals = followed
+            feed = Feed(self._parts, job, signals=signals)
+            self._feeds[followed] = feed, asyncio.create_task(self._run(feed, followed), name="stream")
+        return self._feeds[followed][0]
 
     @staticmethod
     def _first_events(feed: Feed, resume_tick: int, end_tick: int) -> Iterator[bytes]:
         yield RETRY + feed.ports + feed.log_events() + feed.summary
         yield from feed.resume(resume_tick, end_tick)
 
-    async def _run(self, feed: Feed, job: Key | None) -> None:
+    async def _run(self, feed: Feed, followed: Followed) -> None:
         try:
-            await self._produce(feed, job)
+            await self._produce(feed, followed)
         except Exception:
             log.exception("the stream failed; disconnecting its viewers")
-        self._feeds.pop(job, None)
-        for viewer in self._of(job):
+        self._feeds.pop(followed, None)
+        for viewer in self._of(followed):
             viewer.close()
 
-    async def _produce(self, feed: Feed, job: Key | None) -> None:
+    async def _produce(self, feed: Feed, followed: Followed) -> None:
         quiet = 0.0
         while not self._parts.ending.is_set():
-            period = min((viewer.period_ns for viewer in self._of(job)), default=SECOND_NS) / SECOND_NS
+            period = min((viewer.period_ns for viewer in self._of(followed)), default=SECOND_NS) / SECOND_NS
             try:
                 async with asyncio.timeout(period):
                     await self._parts.ending.wait()
             except TimeoutError:
-                quiet = self._round(feed, self._of(job), quiet + period)
+                quiet = self._round(feed, self._of(followed), quiet + period)
 
     @staticmethod
     def _round(feed: Feed, viewers: Sequence[Viewer], quiet: float) -> float:
@@ -464,6 +486,7 @@ class StreamQuery(BaseModel):
     )
     from_: OptionalInstant = RESUME_FROM
     job: OptionalJob = Field(None, description=f"{JOB_HELP} `summary` has its numbers in place of the node's.")
+    signals: bool = Field(False, description="Add what the congestion counters of the ports gained to each batch.")
 
 
 def add_stream(router: APIRouter, parts: WebParts) -> None:
@@ -478,5 +501,5 @@ def add_stream(router: APIRouter, parts: WebParts) -> None:
         last, begin_ns = read_resume(last_event_id, query.from_, parts.node.clock.time_ns())
         begin = None if begin_ns is None else parts.node.reader.tick_at(begin_ns)
         begin = begin if last is None else last + 1
-        key = None if job is None else job.key
-        return EventStream(lambda client: hub.join(client, period_ns, begin, key), hub.leave)
+        followed = None if job is None else job.key, query.signals
+        return EventStream(lambda client: hub.join(client, period_ns, begin, followed), hub.leave)

@@ -223,12 +223,12 @@ def _json(window: WindowValues) -> Response:
         series.append({"port": port, "direction": direction, "values": window.values[row]})
         if window.uncertainty is not None:
             series[-1][UNCERTAINTY] = window.uncertainty[row]
-    signals: dict[str, Any] = {"signals": list(map(_signals, window.signals))} if window.plan.signals else {}
+    signals: dict[str, Any] = {"signals": list(map(describe_signals, window.signals))} if window.plan.signals else {}
     answer = WindowAnswer.model_construct(**_grid(window).given(), series=series, **signals)
     return Response(answer.encode_given(), media_type="application/json")
 
 
-def _signals(found: WindowSignals) -> dict[str, Any]:
+def describe_signals(found: WindowSignals) -> dict[str, Any]:
     """The members of `SignalsAnswer`, with arrays."""
     gains = found.gains
     seconds = np.fmax.reduce(gains.seconds, axis=1, initial=np.nan)

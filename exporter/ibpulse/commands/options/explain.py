@@ -71,11 +71,8 @@ OPTIONS = {
             "--output",
             type=Path,
             metavar="OUT",
-            help="Picture of the first trace and its wire (.png, .svg), or the trace with the rails below its kernels "
-            "for Perfetto (.json.gz, .json).",
+            help="Trace with the rails, and what is exposed, below its kernels, for Perfetto (.json.gz, .json).",
         ),
-        Option("--step", type=ANY_WHOLE, metavar="NUMBER", help="Draw only this step (default: the whole trace)."),
-        Option("--theme", choices=THEMES, default="light", help="Colours of the picture (default: light)."),
     ),
     "model": (
         Option(
@@ -95,7 +92,7 @@ OPTIONS = {
             if key.flag
         ),
         *against_options("Recording of a node to compare with."),
-        format_option("text", "json", "html"),
+        format_option("text", "json"),
         Option("-o", "--output", type=Path, metavar="OUT", help="Also draw two steps into this file, .png or .svg."),
     ),
     "model experts": (

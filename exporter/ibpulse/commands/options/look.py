@@ -115,14 +115,6 @@ OPTIONS = {
             help="Run only this check; repeatable (default: all).",
         ),
         Option("--no-look", action="store_true", help="Static checks only, no sampling."),
-        Option(
-            "--nccl",
-            type=Path,
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="Also judge this result of a benchmark, as `ibpulse nccl` reads it, by the node's rails; repeatable.",
-        ),
     ),
     "serve": (),
     "gateway": (

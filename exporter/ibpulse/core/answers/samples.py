@@ -192,6 +192,9 @@ class StreamBatch(AnswerPart):
     merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], at_most(MAX_MERGED)] = Field(
         default_factory=list
     )
+    signals: Annotated[list[SignalsAnswer], at_most(MAX_PORTS)] | None = Field(
+        None, description="Only with signals=true: as in a window, of the ports that were read since the last batch."
+    )
 
 
 class StreamEntry(AnswerPart):

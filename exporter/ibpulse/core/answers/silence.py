@@ -1,14 +1,34 @@
-"""`/api/v1/silences`: until when each running job moved bytes on a node, by rail, and what its links did."""
+"""`/api/v1/silences` and `/api/v1/verdicts`: until when jobs moved bytes, by rail, and the verdicts on their stalls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Milliseconds, Name, at_most
-from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence
+from ibpulse.base.units import whole_ms
+from ibpulse.core.answers.members import (
+    MAX_JOBS,
+    MAX_PORTS,
+    MAX_WORDS,
+    AnswerPart,
+    Milliseconds,
+    Name,
+    Names,
+    Sentence,
+    Sentences,
+    at_most,
+)
+from ibpulse.core.statistics.verdict import (
+    KINDS,
+    MAX_STALLS,
+    Moment,
+    NodeSilence,
+    Pause,
+    RailSilence,
+    Stall,
+)
 
 MAX_PAUSES = 20
 Bounds = Callable[[int, int], Moment]
@@ -118,3 +138,73 @@ class SilencesAnswer(AnswerPart):
         description="The largest error of that clock, as the kernel says; null if it is not synchronised or unknown."
     )
     jobs: Annotated[list[SilenceAnswer], at_most(MAX_JOBS)]
+
+
+class StalledRail(AnswerPart):
+    """A rail that a verdict names."""
+
+    node: Name
+    port: Name
+
+
+class StallAnswer(AnswerPart):
+    """A silence with its verdict."""
+
+    verdict: Name = Field(description=f"{', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}.")
+    sentence: Sentence = Field(description="The same in words.")
+    nodes: Names = Field(description="The nodes that it names.")
+    rails: Annotated[list[StalledRail], at_most(MAX_WORDS)] = Field(description="The rails that it names.")
+    since_ms: Milliseconds = Field(description="The last byte of the job passed at most the uncertainty before.")
+    since_uncertainty_ms: Milliseconds
+    silent_ms: Milliseconds = Field(description="Length of the silence so far, or in all.")
+    push_after_ms: Milliseconds = Field(description="The silence after which an alert is due.")
+    pushed: bool = Field(description="Whether it was.")
+    ended_ms: Milliseconds | None = Field(description="null while it lasts.")
+    resumed: bool = Field(description="Whether it ended because the job had traffic again.")
+    evidence: Sentences = Field(description="For the verdict.")
+    against: Sentences = Field(description="Against the others.")
+    not_known: Sentences
+
+
+class WatchedAnswer(AnswerPart):
+    """A job that is watched for silence."""
+
+    job_id: Name
+    scheduler: Name
+    armed: bool = Field(description="Whether its silence would be noticed: it has had traffic.")
+    stalls: Annotated[list[StallAnswer], at_most(MAX_STALLS)] = Field(description="The last one first.")
+
+
+class VerdictsAnswer(AnswerPart):
+    """The jobs that are watched for silence, with the verdicts on their last stalls."""
+
+    jobs: Annotated[list[WatchedAnswer], at_most(MAX_JOBS)]
+
+
+def describe_watched(scheduler: str, job_id: str, armed: bool, stalls: Sequence[Stall]) -> WatchedAnswer:
+    """A watched job with its stalls, the last one first."""
+    return WatchedAnswer.model_construct(
+        job_id=job_id, scheduler=scheduler, armed=armed, stalls=[describe_stall(each) for each in stalls]
+    )
+
+
+def describe_stall(stall: Stall) -> StallAnswer:
+    """A stall for an answer."""
+    verdict = stall.verdict
+    low, high = verdict.since
+    return StallAnswer.model_construct(
+        verdict=verdict.kind,
+        sentence=verdict.sentence,
+        nodes=list(verdict.nodes),
+        rails=[StalledRail.model_construct(node=node, port=port) for node, port in verdict.rails],
+        since_ms=round(1000 * high),
+        since_uncertainty_ms=round(1000 * (high - low)),
+        silent_ms=round(1000 * verdict.seconds),
+        push_after_ms=round(1000 * verdict.push_after),
+        pushed=stall.pushed,
+        ended_ms=whole_ms(stall.ended_ns),
+        resumed=stall.resumed,
+        evidence=list(verdict.evidence),
+        against=list(verdict.against),
+        not_known=list(verdict.unknown),
+    )

@@ -19,31 +19,14 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, Part
 from ibpulse.core.answers.node import PortsAnswer
-from ibpulse.core.client import TIMEOUT_SECONDS, DaemonAddress
-from ibpulse.core.client.transport import (
-    ANSWERS,
-    BROKEN_OFF,
-    JSON_TYPE,
-    MAX_REFUSAL_BYTES,
-    Advice,
-    NodeAccess,
-    NodeArray,
-    PeerAnswer,
-    Query,
-    Requests,
-    lower_names,
-    read_answer,
-    read_array,
-    refuse_compressed,
-    refuse_longer,
-)
+from ibpulse.core.client import TIMEOUT_SECONDS, DaemonAddress, transport
 
 MAX_ANSWER_BYTES = 64_000_000
 MAX_NAMED = 8
 WINDOW = "/api/v1/window"
 
 
-class DaemonConnection(Requests):
+class DaemonConnection(transport.Requests):
     """A connection to the daemon at a URL such as `http://node7:10055` or `https://user:password@node7`.
 
     Its calls block, also where an event loop runs, as in a notebook.
@@ -59,7 +42,7 @@ class DaemonConnection(Requests):
         address = DaemonAddress(url)
         self.place = address.place
         """The URL without a password and a path."""
-        access = NodeAccess(
+        access = transport.NodeAccess(
             # the authorities of the system take a while to read
             ssl.create_default_context() if address.encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             authorization=address.authorization,
@@ -69,7 +52,7 @@ class DaemonConnection(Requests):
         self._seconds = timeout_seconds
         self._transport = make_transport(verify=access.tls, trust_env=False, retries=0)
 
-    def get(self, path: str, query: Query = ()) -> PeerAnswer:
+    def get(self, path: str, query: transport.Query = ()) -> transport.PeerAnswer:
         """Send a GET request and return the answer.
 
         Raises:
@@ -80,10 +63,10 @@ class DaemonConnection(Requests):
             with self._explained(f"no answer within {self._seconds:g} s"):
                 try:
                     return self._exchange(request)
-                except BROKEN_OFF:
+                except transport.BROKEN_OFF:
                     return self._exchange(request)
 
-    def ask(self, model: type[Part], path: str, query: Query = ()) -> Part:
+    def ask(self, model: type[Part], path: str, query: transport.Query = ()) -> Part:
         """The checked answer to a GET request.
 
         Raises:
@@ -91,9 +74,9 @@ class DaemonConnection(Requests):
         """
         answer = self.get(path, query)
         with self.named(path):
-            return read_answer(model, answer)
+            return transport.read_answer(model, answer)
 
-    def ask_window(self, query: Query) -> NodeArray:
+    def ask_window(self, query: transport.Query) -> transport.NodeArray:
         """The window for a query with the parameters of `/api/v1/window`.
 
         Raises:
@@ -101,7 +84,7 @@ class DaemonConnection(Requests):
         """
         answer = self.get(WINDOW, [*query, ("format", "npy")])
         with self.named(WINDOW):
-            return read_array(answer)
+            return transport.read_array(answer)
 
     def post(self, model: type[Part], path: str, document: Mapping[str, Any]) -> Part:
         """The checked answer to a POST request with a JSON document, which is sent once only.
@@ -113,9 +96,9 @@ class DaemonConnection(Requests):
         self.close()
         with self.named(path):
             content = orjson.dumps(document)
-            request = self._request("POST", path, (), self._seconds, {"Content-Type": JSON_TYPE}, content)
+            request = self._request("POST", path, (), self._seconds, {"Content-Type": transport.JSON_TYPE}, content)
             with self._explained(f"no answer within {self._seconds:g} s"):
-                return read_answer(model, self._exchange(request))
+                return transport.read_answer(model, self._exchange(request))
 
     def close(self) -> None:
         """Close the connection; the next request opens a new one."""
@@ -131,37 +114,37 @@ class DaemonConnection(Requests):
             what = f"{self.place} does not answer" if is_silent else f"{self.url}{path}"
             raise DaemonError(f"{what}: {error}", error.status, error.kind) from error
 
-    def _exchange(self, request: httpx.Request) -> PeerAnswer:
+    def _exchange(self, request: httpx.Request) -> transport.PeerAnswer:
         sent_ns = time.monotonic_ns()
         response = self._transport.handle_request(request)
         received_ns = time.monotonic_ns()
         try:
-            if response.status_code not in ANSWERS:
+            if response.status_code not in transport.ANSWERS:
                 raise self._read_refusal(response)
             body = _read_body(response, MAX_ANSWER_BYTES)
         finally:
             response.close()
-        return PeerAnswer(lower_names(response.headers), body, sent_ns, received_ns)
+        return transport.PeerAnswer(transport.lower_names(response.headers), body, sent_ns, received_ns)
 
     def _read_refusal(self, response: httpx.Response) -> DaemonError:
         try:
-            body = _read_body(response, MAX_REFUSAL_BYTES)
+            body = _read_body(response, transport.MAX_REFUSAL_BYTES)
         except DaemonError:
             body = b""
         return self._refusal(response, body)
 
 
 def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    refuse_compressed(response)
+    transport.refuse_compressed(response)
     body = bytearray()
     for part in response.iter_raw():
         body += part
-        refuse_longer(body, max_bytes)
+        transport.refuse_longer(body, max_bytes)
     return bytes(body)
 
 
-def _advise(place: str) -> Advice:
-    return Advice(
+def _advise(place: str) -> transport.Advice:
+    return transport.Advice(
         f"pass the user name and password in the URL, such as {place.replace('://', '://NAME:PASSWORD@')}",
         "name the file of its authority in the environment variable SSL_CERT_FILE",
     )
@@ -209,7 +192,7 @@ def ask_events(connection: DaemonConnection, from_ns: int | None = None, to_ns: 
     return connection.ask(EventsAnswer, "/api/v1/events", events_query(from_ns, to_ns))
 
 
-def events_query(from_ns: int | None = None, to_ns: int | None = None) -> Query:
+def events_query(from_ns: int | None = None, to_ns: int | None = None) -> transport.Query:
     """The parameters of `/api/v1/events` for all events between two wall times."""
     query: list[tuple[str, str | int]] = [("limit", MAX_EVENTS)]
     if from_ns is not None:

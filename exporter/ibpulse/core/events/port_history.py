@@ -114,11 +114,6 @@ class PortHistory:
         line = self._ports.get(name)
         return None if line is None else line.states[-1]
 
-    def since(self, name: str) -> int | None:
-        """The tick of the last change of a port; None without one."""
-        line = self._ports.get(name)
-        return line.ticks[-1] if line and line.ticks else None
-
     def at(self, name: str, tick: int) -> PortState | None:
         """The state of a port at a tick; None if it did not exist."""
         line = self._ports.get(name)

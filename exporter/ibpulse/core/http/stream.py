@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import orjson
@@ -21,7 +21,6 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.http.admission import FullError, make_room, requesting_client
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.jobs import Key
 from ibpulse.core.metrics.web import WebCounts
 
 BYTES_PER_MEGABYTE = 1e6
@@ -57,15 +56,21 @@ def answer_event(name: str, data: AnswerPart) -> bytes:
 
 
 def batch_event(
-    last_tick: int, start_ns: int, bytes_per_second: Floats, merged: Sequence[tuple[int, int, int]]
+    last_tick: int,
+    start_ns: int,
+    bytes_per_second: Floats,
+    merged: Sequence[tuple[int, int, int]],
+    signals: Sequence[Mapping[str, Any]] | None = None,
 ) -> bytes:
     """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick.
 
-    `merged` are the places of merged samples: series, first sample, number of samples. The members of `StreamBatch`
-    are written without one, which takes half the time: a batch comes ten times a second.
+    `merged` are the places of merged samples: series, first sample, number of samples. `signals` are as in a window.
+    The members of `StreamBatch` are written without one, which takes half the time: a batch comes ten times a second.
     """
     numbers = _whole_numbers(np.rint(bytes_per_second / BYTES_PER_MEGABYTE))
     more = b',"merged":%b' % orjson.dumps(merged) if merged else b""
+    if signals is not None:
+        more += b',"signals":%b' % orjson.dumps(signals, option=orjson.OPT_SERIALIZE_NUMPY)
     data = b'{"start_ms":%d,"megabytes_per_second":%b%b}' % (start_ns // MILLISECOND_NS, numbers, more)
     return event("batch", data, last_tick)
 
@@ -89,14 +94,14 @@ def gap_event(start_ns: int, end_ns: int) -> bytes:
 class Viewer:
     """One viewer and its queued events, after the `first`. Not thread-safe; use it only in the event loop.
 
-    With `job` it views the ports of this job. `counts` has the number of dropped events.
+    `followed` is what its hub knows its feed by. `counts` has the number of dropped events.
     """
 
     def __init__(
-        self, first: Iterator[bytes], counts: WebCounts, period_ns: int = SECOND_NS, job: Key | None = None
+        self, first: Iterator[bytes], counts: WebCounts, period_ns: int = SECOND_NS, followed: object = None
     ) -> None:
         self._first, self._counts = first, counts
-        self.period_ns, self.job = period_ns, job
+        self.period_ns, self.followed = period_ns, followed
         self._ports = b""
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0

@@ -74,27 +74,33 @@ class Subject(Generic[Source, Item]):
     items: Callable[[Source], Iterable[tuple[Labels, Item]]]
     optional: Labels = ()
 
-    def counter(self, name: str, text: str, value: Callable[[Item], float | None], unit: str = "") -> Metric:
+    def counter(self, name: str, text: str, value: Callable[[Item], float | None]) -> Metric:
         """A row of a counter."""
-        return Metric(name, "counter", text, self, value, unit)
+        return Metric(name, "counter", text, self, value, _unit_of(name))
 
-    def gauge(self, name: str, text: str, value: Callable[[Item], float | None], unit: str = "") -> Metric:
+    def gauge(self, name: str, text: str, value: Callable[[Item], float | None]) -> Metric:
         """A row of a gauge."""
-        return Metric(name, "gauge", text, self, value, unit)
+        return Metric(name, "gauge", text, self, value, _unit_of(name))
 
     def histogram(
-        self, name: str, text: str, value: Callable[[Item], Histogram | None], unit: str, buckets: tuple[float, ...]
+        self, name: str, text: str, value: Callable[[Item], Histogram | None], buckets: tuple[float, ...]
     ) -> Metric:
         """A row of a histogram."""
-        return Metric(name, "histogram", text, self, value, unit, buckets)
+        return Metric(name, "histogram", text, self, value, _unit_of(name), buckets)
 
-    def summary(self, name: str, text: str, value: Callable[[Item], CountAndSum | None], unit: str) -> Metric:
+    def summary(self, name: str, text: str, value: Callable[[Item], CountAndSum | None]) -> Metric:
         """A row of a summary without quantiles."""
-        return Metric(name, "summary", text, self, value, unit)
+        return Metric(name, "summary", text, self, value, _unit_of(name))
 
     def info(self, name: str, text: str) -> Metric:
         """A row that carries its information in the labels; its value is always 1."""
         return Metric(name, "info", text, self, lambda item: 1)
+
+
+def _unit_of(name: str) -> str:
+    """The unit in which the name of a metric ends, if it has one."""
+    stem = name.removesuffix("_total")
+    return next((unit for unit in ("bytes_per_second", "seconds", "bytes", "ratio") if stem.endswith(f"_{unit}")), "")
 
 
 def single(read: Callable[[Source], Item]) -> Subject[Source, Item]:

@@ -82,6 +82,5 @@ ROWS = (
         "ibpulse_http_request_duration_seconds",
         "Time from the request header to the last byte of the response, by route.",
         lambda duration: duration,
-        "seconds",
     ),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,10 @@ class MeasuredOffset:
         shift = self.offset.offset_ns / 1e9
         doubt = (self.offset.uncertainty_ns + DRIFT * abs(self.at_ns - 1e6 * high_ms + self.offset.offset_ns)) / 1e9
         return low_ms / 1000 - shift - doubt, high_ms / 1000 - shift + doubt
+
+    def set_forward(self, ms: int) -> MeasuredOffset:
+        """The same of the node's clock after it was set forward by this, for all times that it said before."""
+        return replace(self, offset=replace(self.offset, offset_ns=self.offset.offset_ns + ms * MILLISECOND_NS))
 
 
 _Bound = tuple[int, int]

@@ -9,23 +9,8 @@ import numpy as np
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.signals import MEANINGS
+from ibpulse.core.statistics import signs
 from ibpulse.core.statistics.gains import SignalReadings
-from ibpulse.core.statistics.signs import (
-    ERRORS,
-    FLAPS,
-    GAINS,
-    LOST,
-    NOTIFIED,
-    REFUSED,
-    RESENT_BYTES,
-    TIMEOUTS,
-    WAITED_SECONDS,
-    Readings,
-    Signs,
-    Transmit,
-    find_signs,
-    sums_between,
-)
 from ibpulse.core.statistics.sums import usual_peak
 
 EVERY_NS = 100 * MILLISECOND_NS
@@ -34,15 +19,21 @@ MAX_APART_NS = SECOND_NS
 STATE_NS = SECOND_NS
 USUAL_TICK_BYTES = 8
 """Bytes that a port can send during one count of its waiting counter (NVIDIA, ibdiagnet manual 2.13: tick 7)."""
-ROWS = {"waiting": WAITED_SECONDS, "marked": NOTIFIED, "receiver": REFUSED, "lost": LOST, "link": ERRORS}
-TELLING = (WAITED_SECONDS, NOTIFIED)
+ROWS = {
+    "waiting": signs.WAITED_SECONDS,
+    "marked": signs.NOTIFIED,
+    "receiver": signs.REFUSED,
+    "lost": signs.LOST,
+    "link": signs.ERRORS,
+}
+TELLING = (signs.WAITED_SECONDS, signs.NOTIFIED)
 RESENT = frozenset(
     {"roce_adp_retransmits", "hw_retrans_segs", "hw_rc_resend", "hw_tx_rdma_retx_pkts", "hw_retrans_pkts"}
 )
 """Counters of packets that are sent again; the others of losses count what made that necessary."""
 PACKET_BYTES = 4096
 """Of a full packet, on InfiniBand and most RoCE networks."""
-UNIT_ROWS = {"timeouts": TIMEOUTS, "retrainings": FLAPS}
+UNIT_ROWS = {"timeouts": signs.TIMEOUTS, "retrainings": signs.FLAPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ def find_rail_signs(
     active_bytes_per_second: float,
     tick_bytes: int | None = None,
     peak: float | None = None,
-) -> Signs:
+) -> signs.Signs:
     """The signs of a port at its samples.
 
     `tick_bytes` is the length of a count of its waiting counter where that is certain, `peak` its usual peak where it
@@ -87,11 +78,11 @@ def find_rail_signs(
     line = float(lines.max()) if len(lines) else np.nan
     whole = line if np.isnan(samples.whole_line) else samples.whole_line
     usual = samples.usual_peak() if peak is None else peak
-    transmit = Transmit(samples.rates, samples.seconds, usual, line, whole, active_bytes_per_second)
-    return find_signs(transmit, place_readings(samples, signals, tick_bytes))
+    transmit = signs.Transmit(samples.rates, samples.seconds, usual, line, whole, active_bytes_per_second)
+    return signs.find_signs(transmit, place_readings(samples, signals, tick_bytes))
 
 
-def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: int | None = None) -> Readings:
+def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: int | None = None) -> signs.Readings:
     """The readings of a port between its samples, at least 100 ms and one sample apart.
 
     Elsewhere, where gains are unknown, intervals are 100 ms, or one sample if that is longer.
@@ -109,15 +100,15 @@ def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: in
     edges[[0, count]] = edges[place[inside]] = True
     edges[grid] |= ~np.broadcast_to(within, len(grid))
     bounds = np.flatnonzero(edges)
-    gained = np.full((GAINS, len(bounds) - 1), np.nan)
+    gained = np.full((signs.GAINS, len(bounds) - 1), np.nan)
     if near.any():
         found = np.searchsorted(bounds, place[inside][:-1][near])
         gained[:, found] = _sum_gains(signals, inside, samples.infiniband)[:, near]
     line = np.append(samples.line, np.nan)[bounds[1:] - 1]
-    gained[WAITED_SECONDS] *= (tick_bytes or USUAL_TICK_BYTES) / np.where(line > 0, line, np.nan)
+    gained[signs.WAITED_SECONDS] *= (tick_bytes or USUAL_TICK_BYTES) / np.where(line > 0, line, np.nan)
     went_down = np.concatenate(([False], samples.up[:-1] & ~samples.up[1:]))[:count]
-    gained[FLAPS] = np.nan_to_num(gained[FLAPS]) + sums_between(went_down, bounds)
-    return Readings(bounds, gained, line, tick_bytes is not None, _unsure(samples, bounds))
+    gained[signs.FLAPS] = np.nan_to_num(gained[signs.FLAPS]) + signs.sums_between(went_down, bounds)
+    return signs.Readings(bounds, gained, line, tick_bytes is not None, _unsure(samples, bounds))
 
 
 def _unsure(samples: RailSamples, bounds: Counts) -> Bools:
@@ -135,7 +126,7 @@ def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Flo
     One loss can move several counters. A counter of congestion that is 0 has never counted, and may never do so: pauses
     of Ethernet are in none of them, and notifications need switches that mark.
     """
-    out = np.full((GAINS, len(inside) - 1), np.nan)
+    out = np.full((signs.GAINS, len(inside) - 1), np.nan)
     every = signals.gains().gained
     for column, signal in enumerate(signals.signals):
         row = row_of(signal.name, infiniband)
@@ -144,7 +135,7 @@ def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Flo
         gained = np.add.reduceat(every[: inside[-1] + 1, column], inside[:-1] + 1)
         if row in TELLING:
             gained[signals.counters[inside[1:], column] == 0] = np.nan
-        gained *= PACKET_BYTES if row == RESENT_BYTES else 1
+        gained *= PACKET_BYTES if row == signs.RESENT_BYTES else 1
         out[row] = np.where(np.isnan(out[row]), gained, out[row] + np.nan_to_num(gained))
     return out
 
@@ -156,7 +147,7 @@ def row_of(name: str, infiniband: bool = True) -> int | None:
     """
     meaning = MEANINGS[name]
     if name in RESENT:
-        return RESENT_BYTES
+        return signs.RESENT_BYTES
     if meaning.of_peers or (meaning.sign == "waiting" and not infiniband):
         return None
     return UNIT_ROWS.get(meaning.unit, ROWS[meaning.sign])

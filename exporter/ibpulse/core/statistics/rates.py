@@ -15,23 +15,8 @@ import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
+from ibpulse.core.statistics import plausible
 from ibpulse.core.statistics.moments import lower_quantile
-from ibpulse.core.statistics.plausible import (
-    NO_MERGES,
-    STEPS,
-    SURE_STEPS,
-    LineRate,
-    Merges,
-    Pairs,
-    Samples,
-    Steps,
-    join_merges,
-    lateness_ns,
-    limit_by_sample_before,
-    lower_bound,
-    merge,
-    uncertainty_steps,
-)
 
 MIN_CHANGES = 20
 QUARTER = 0.25
@@ -121,7 +106,7 @@ class Bound:
     sampled every `stride` ticks of `interval_ns`.
     """
 
-    lines: Sequence[LineRate]
+    lines: Sequence[plausible.LineRate]
     since: Counts
     first_tick: int
     interval_ns: int
@@ -129,7 +114,7 @@ class Bound:
 
     def jumps(self, moved: Words, before: Counts, scale: Counts) -> list[tuple[int, int, int]]:
         """The places of increases (ports, 2, instants - 1), since the instants `before`, that are impossible."""
-        late_ns = lateness_ns(self.stride, self.interval_ns)
+        late_ns = plausible.lateness_ns(self.stride, self.interval_ns)
         least = np.array([line.lowest for line in self.lines]) * late_ns / SECOND_NS / scale
         found = []
         for row, way, place in np.argwhere(moved > least[:, None, None]).tolist():
@@ -189,7 +174,7 @@ class Timing:
     """
 
     stamps: Counts
-    lines: Sequence[LineRate]
+    lines: Sequence[plausible.LineRate]
     first_tick: int = 0
     exact: bool = False
     interval_ns: int = 0
@@ -208,7 +193,9 @@ class Timing:
         """Whether every rate over these times, which should be `nominal_ns`, is clearly certain to 1 %."""
         longest = int((self.stamps[:, :, 1:].max(axis=2) - self.stamps[:, :, 0]).max(initial=0))
         least = int(elapsed_ns.min(initial=2**62))
-        return not self.exact and (longest + max(0, nominal_ns - least)) * STEPS < SURE_STEPS * least
+        return (
+            not self.exact and (longest + max(0, nominal_ns - least)) * plausible.STEPS < plausible.SURE_STEPS * least
+        )
 
     def possible(self, rates: Floats) -> bool:
         """Whether no rate (ports, 2, ticks) is above the lowest line rate of its port."""
@@ -230,15 +217,15 @@ class Rates:
     bytes_per_second: Floats
     seconds: Floats
     reset: Bools
-    steps: Steps | None = None
-    merges: Merges = NO_MERGES
+    steps: plausible.Steps | None = None
+    merges: plausible.Merges = plausible.NO_MERGES
     common: Floats | None = None
     bridged: Rates | None = None
 
     @property
     def peaks(self) -> Floats:
         """The certain part of the rates, for every statistic that is a maximum."""
-        return self.bytes_per_second if self.steps is None else lower_bound(self.bytes_per_second, self.steps)
+        return self.bytes_per_second if self.steps is None else plausible.lower_bound(self.bytes_per_second, self.steps)
 
     @property
     def merged(self) -> Bools:
@@ -294,7 +281,7 @@ def rates(
         steps = None
         if timing is not None:
             steps, merges = _judge(found, timing.chosen(rows))
-            out = replace(out, merges=join_merges((out.merges, merges.of_rows(rows)))) if merges else out
+            out = replace(out, merges=plausible.join_merges((out.merges, merges.of_rows(rows)))) if merges else out
         if steps is not None and out.steps is None:
             out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
         _fill(out, some, found, steps)
@@ -361,7 +348,7 @@ def _subtract(stride: int, time_ns: Counts, counters: Words, valid: Bools, scale
     return _Differences(stride, time_ns, counters, scale, good, fell, elapsed, rate)
 
 
-def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
+def _judge(found: _Differences, timing: Timing) -> tuple[plausible.Steps | None, plausible.Merges]:
     """Merge implausible samples in place; returns the uncertainty of each rate, None if all are at most 1 %."""
     stride, possible = found.stride, timing.possible(found.rate)
     nominal_ns = stride * timing.interval_ns
@@ -369,19 +356,19 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
         _drop_jumps(found, timing)
         possible = timing.possible(found.rate)
     if possible and timing.certain(found.elapsed_ns, nominal_ns):
-        return None, NO_MERGES
+        return None, plausible.NO_MERGES
     widths = timing.widths_ns()
-    steps = uncertainty_steps(widths[..., stride:] + widths[..., :-stride], found.elapsed_ns, nominal_ns)
+    steps = plausible.uncertainty_steps(widths[..., stride:] + widths[..., :-stride], found.elapsed_ns, nominal_ns)
     if possible:
-        _limit_short(steps, found, widths, nominal_ns, NO_MERGES)
-        needed = timing.exact or bool((found.good & (steps > SURE_STEPS)).any())
-        return (steps if needed else None), NO_MERGES
+        _limit_short(steps, found, widths, nominal_ns, plausible.NO_MERGES)
+        needed = timing.exact or bool((found.good & (steps > plausible.SURE_STEPS)).any())
+        return (steps if needed else None), plausible.NO_MERGES
     good = np.pad(found.good, ((0, 0), (0, 0), (stride, 0)))
     rate, doubt = np.full(good.shape, np.nan), np.zeros(good.shape, dtype=np.uint16)
     rate[..., stride:], doubt[..., stride:] = found.rate, steps
     limits = np.stack([line.over(timing.first_tick, good.shape[2]) for line in timing.lines])
-    samples = Samples(stride, found.time_ns, widths, found.counters, found.scale, good)
-    merges = merge(samples, rate, doubt, limits)
+    samples = plausible.Samples(stride, found.time_ns, widths, found.counters, found.scale, good)
+    merges = plausible.merge(samples, rate, doubt, limits)
     found.rate[:], steps = rate[..., stride:], doubt[..., stride:]
     _limit_short(steps, found, widths, nominal_ns, merges)
     return steps, merges
@@ -389,7 +376,7 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
 
 def _drop_jumps(found: _Differences, timing: Timing) -> None:
     """Mark differences as missing, in place, that are more than a line carries in the time and is late."""
-    late_ns = lateness_ns(found.stride, timing.interval_ns)
+    late_ns = plausible.lateness_ns(found.stride, timing.interval_ns)
     least = np.array([line.lowest for line in timing.lines]) * late_ns
     moved = found.rate * found.elapsed_ns
     for row, way, place in np.argwhere(moved > least[:, None, None]).tolist():
@@ -399,10 +386,12 @@ def _drop_jumps(found: _Differences, timing: Timing) -> None:
             found.rate[row, way, place], found.good[row, way, place] = np.nan, False
 
 
-def _limit_short(steps: Steps, found: _Differences, widths_ns: Counts, nominal_ns: int, merges: Merges) -> None:
+def _limit_short(
+    steps: plausible.Steps, found: _Differences, widths_ns: Counts, nominal_ns: int, merges: plausible.Merges
+) -> None:
     """Limit the uncertainty of samples shorter than `nominal_ns` by the sample before, in place; not of merged ones."""
     stride = found.stride
-    short = found.good & (steps > SURE_STEPS) & (found.elapsed_ns < nominal_ns)
+    short = found.good & (steps > plausible.SURE_STEPS) & (found.elapsed_ns < nominal_ns)
     if merges:
         merged = merges.marks(widths_ns.shape)
         # a merged sample before does not have its own bytes
@@ -414,11 +403,11 @@ def _limit_short(steps: Steps, found: _Differences, widths_ns: Counts, nominal_n
     both = row[:, None], way[:, None], place[:, None] + np.array([0, stride])
     widths = widths_ns[row, way, place] + widths_ns[row, way, place + 2 * stride]
     last = row, way, place + stride
-    pairs = Pairs(found.rate[both], found.elapsed_ns[both], widths)
-    steps[last] = limit_by_sample_before(steps[last], pairs, nominal_ns)
+    pairs = plausible.Pairs(found.rate[both], found.elapsed_ns[both], widths)
+    steps[last] = plausible.limit_by_sample_before(steps[last], pairs, nominal_ns)
 
 
-def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: Steps | None) -> None:
+def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: plausible.Steps | None) -> None:
     """Put each difference at the ticks that it covers, where no newer one is."""
     stride, ticks = found.stride, out.seconds.shape[2]
     share = np.where(found.good, found.elapsed_ns / (SECOND_NS * stride), 0.0)

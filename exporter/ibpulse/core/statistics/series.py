@@ -32,18 +32,7 @@ import numpy as np
 
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Singles
-from ibpulse.core.statistics.plausible import (
-    NO_MERGES,
-    STEPS,
-    SURE_STEPS,
-    LineRate,
-    Merges,
-    Pairs,
-    Steps,
-    limit_by_sample_before,
-    lower_bound,
-    uncertainty_steps,
-)
+from ibpulse.core.statistics import plausible
 from ibpulse.core.statistics.rates import Timing, rates
 
 NOT_READ = -1
@@ -67,8 +56,8 @@ class RateSeries:
 
     bytes_per_second: Singles
     peaks: Singles
-    merges: Merges = NO_MERGES
-    steps: Steps | None = None
+    merges: plausible.Merges = plausible.NO_MERGES
+    steps: plausible.Steps | None = None
 
     def cut(self, span: slice, end: int) -> RateSeries:
         """The ticks of a span, missing from the tick `end` on."""
@@ -112,7 +101,7 @@ def draft_series(
     present: Bools,
     scale: int,
     stride: int | Counts,
-    line: LineRate,
+    line: plausible.LineRate,
     first_tick: int,
     detail: Detail,
     interval_ns: int,
@@ -206,12 +195,12 @@ def _find_uncertain(elapsed: Counts, both_ns: Counts, least: int, nominal_ns: in
     """
     longest = int(both_ns.max())
     # the longest of a sample whose reads take no time; rounding may add a nanosecond
-    shortest = 2 * nominal_ns * STEPS // (STEPS + SURE_STEPS) + 2
+    shortest = 2 * nominal_ns * plausible.STEPS // (plausible.STEPS + plausible.SURE_STEPS) + 2
     short = NO_GAPS
     if least - 2 * longest <= shortest:
         sooner = np.minimum(elapsed[0], elapsed[1]) - both_ns[1:]
         short = np.flatnonzero(sooner - both_ns[:-1] <= shortest) + 1
-    long_ns = least // 2 * SURE_STEPS // STEPS
+    long_ns = least // 2 * plausible.SURE_STEPS // plausible.STEPS
     if longest < long_ns:
         return short
     long = np.flatnonzero(both_ns >= long_ns)
@@ -224,8 +213,8 @@ def _with_reads(series: RateSeries, times: Counts, ends: Rows, nominal_ns: int) 
         last, before = times.take(ends, axis=1), times.take(ends - 1, axis=1)
         widths = np.abs(last[1:] - last[:-1]) + np.abs(before[1:] - before[:-1])
         elapsed = ((last[1:] + last[:-1]) >> 1) - ((before[1:] + before[:-1]) >> 1)
-        doubts = widths * (STEPS // 2) + np.maximum(nominal_ns - elapsed, 0) * STEPS
-        ends = ends[(doubts >= SURE_STEPS * elapsed).any(axis=0)]
+        doubts = widths * (plausible.STEPS // 2) + np.maximum(nominal_ns - elapsed, 0) * plausible.STEPS
+        ends = ends[(doubts >= plausible.SURE_STEPS * elapsed).any(axis=0)]
     if not len(ends):
         return SeriesDraft(series)
     # the first of three may be missing
@@ -240,11 +229,11 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
     """
     widths, middles = np.abs(reads[1:] - reads[:-1]), (reads[1:] + reads[:-1]) >> 1
     elapsed = middles[:, 1:] - middles[:, :-1]
-    steps = uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
-    pairs = Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
+    steps = plausible.uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
+    pairs = plausible.Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
     short = elapsed[:, 1] < nominal_ns
-    steps = np.where(short, limit_by_sample_before(steps, pairs, nominal_ns), steps)
-    return lower_bound(rates[:, 1], steps).astype(np.float32)
+    steps = np.where(short, plausible.limit_by_sample_before(steps, pairs, nominal_ns), steps)
+    return plausible.lower_bound(rates[:, 1], steps).astype(np.float32)
 
 
 def _slow_series(
@@ -361,7 +350,7 @@ def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, sec
 
 
 def plain_peaks(
-    stamps: Counts, counters: Counts, scale: Counts, lines: Sequence[LineRate], interval_ns: int
+    stamps: Counts, counters: Counts, scale: Counts, lines: Sequence[plausible.LineRate], interval_ns: int
 ) -> Floats | None:
     """The certain part of the rates of consecutive samples: (ports, 2, ticks - 1); None if `rates` is needed.
 
@@ -379,11 +368,11 @@ def plain_peaks(
     if (rates.max(axis=(1, 2)) > [line.lowest for line in lines]).any():
         return None
     longest = int((np.maximum(stamps[:, 1], stamps[:, 2]) - stamps[:, 0]).max())
-    if (longest + max(0, interval_ns - least)) * STEPS < SURE_STEPS * least:
+    if (longest + max(0, interval_ns - least)) * plausible.STEPS < plausible.SURE_STEPS * least:
         return rates
     widths = np.abs(stamps[:, 1:] - stamps[:, :-1])
-    steps = uncertainty_steps(widths[..., 1:] + widths[..., :-1], elapsed, interval_ns)
-    row, way, place = np.nonzero(steps > SURE_STEPS)
+    steps = plausible.uncertainty_steps(widths[..., 1:] + widths[..., :-1], elapsed, interval_ns)
+    row, way, place = np.nonzero(steps > plausible.SURE_STEPS)
     if not len(row):
         return rates
     unsure, doubts = (row, way, place), steps[row, way, place]
@@ -391,8 +380,8 @@ def plain_peaks(
     last = row[followed], way[followed], place[followed]
     both = last[0][:, None], last[1][:, None], last[2][:, None] + np.array([-1, 0])
     around = widths[last[0], last[1], last[2] - 1] + widths[last[0], last[1], last[2] + 1]
-    pairs = Pairs(rates[both], elapsed[both], around)
-    limited = limit_by_sample_before(doubts[followed], pairs, interval_ns)
+    pairs = plausible.Pairs(rates[both], elapsed[both], around)
+    limited = plausible.limit_by_sample_before(doubts[followed], pairs, interval_ns)
     doubts[followed] = np.where(elapsed[last] < interval_ns, limited, doubts[followed])
-    rates[unsure] = lower_bound(rates[unsure], doubts)
+    rates[unsure] = plausible.lower_bound(rates[unsure], doubts)
     return rates

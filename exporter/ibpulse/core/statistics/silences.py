@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.statistics.steps.runs import SILENT_PART, mark_long_runs, silence_level
+from ibpulse.core.statistics.steps.runs import SILENT_PART, silence_level
 from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence, notable_seconds
 
 # shorter silences are those between collectives, of which every step has many
@@ -34,7 +34,7 @@ REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
 # the rate that most samples of a second exceed, the lowest of so many seconds, is always there
 ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
-# what is sent so long after anything was received, for less than a run of so many ticks, is sent again
+# what is sent so long after anything was received is sent again, until a run of it has so many ticks
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 Rates = npt.NDArray[np.floating]
 
@@ -112,10 +112,9 @@ class SilenceWatch:
         self._value, self._tick = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self._highest, self._moving = np.zeros(shape), np.zeros(shape, np.bool_)
         self.low, self.high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        self._last = self._sent = self._received = 0
+        self._last = self._sent_by_last = self._sent = self._received = self._idle = 0
         self.known = 0
         self.wrote: tuple[int, int] | None = None
-        self._sends = np.zeros(MIN_RUN, dtype=np.bool_)
         self.pauses = Pauses(1 / interval_seconds)
         self._always = _Always(shape, max(1, round(1 / interval_seconds)))
 
@@ -138,62 +137,71 @@ class SilenceWatch:
         level = self._level(strides)[..., None]
         # a counter that was reset may have counted anything before
         active = paired & ((moved > level) | (moved < 0))
-        self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level)
+        written = active[:, 0] & self._note_pauses(first_tick, _fill(active, gaps, strides))
+        self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level, written)
         self._value, self._tick = values[..., -1], newest[..., -1]
         self._always.add(first_tick, np.where(paired, rates, np.inf), np.array(active[:, 1].any(axis=0)))
-        self._note_pauses(first_tick, _fill(active, gaps, strides))
         self._note_known(int(ticks[-1]))
 
     def _level(self, strides: Counts) -> Floats:
         always = np.minimum(ALWAYS_FACTOR * self._always.lowest, MAX_ALWAYS * self._highest)
         return np.asarray(np.maximum(silence_level(self._highest, self._least), always) * strides[:, None])
 
-    def _note_last(self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools) -> None:
+    def _note_last(
+        self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools, written: Bools
+    ) -> None:
+        """Note the last bytes; `written` (rails, ticks) says when a rail wrote to storage."""
         ticks = np.arange(first_tick, first_tick + active.shape[2])
+        wrote = np.where(written, ticks, 0).max(axis=1, initial=0)[:, None, None]
+        active = np.stack([active[:, 0] & ~written, active[:, 1]], axis=1)
         earlier = np.take_along_axis(active, np.maximum(before - first_tick, 0), axis=2)
         follows = paired & ~active & tail & np.where(before >= first_tick, earlier, self._moving[..., None])
-        last = np.where(active, ticks, 0).max(axis=2, initial=0)
+        if wrote.any():
+            self._move_last(first_tick, before, active & (ticks <= wrote), follows & (ticks <= wrote))
+            # the last byte that was sent to other nodes before that is not known better
+            behind = wrote[:, 0, 0] > 0
+            self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
+        self._move_last(first_tick, before, active & (ticks > wrote), follows & (ticks > wrote))
+        last, newest = (np.where(some, ticks, 0).max(axis=2, initial=0) for some in (active, paired))
+        self._moving = np.where(newest > 0, newest == last, self._moving)
+
+    def _move_last(self, first_tick: int, before: Counts, active: Bools, follows: Bools) -> None:
+        ticks = np.arange(first_tick, first_tick + active.shape[2])
+        last, ended = (np.where(some, ticks, 0).max(axis=2, initial=0) for some in (active, follows))
         place = np.maximum(last - first_tick, 0)[..., None]
         self.low = np.where(last > 0, np.take_along_axis(before, place, axis=2)[..., 0], self.low)
-        ended = np.where(follows, ticks, 0).max(axis=2, initial=0)
         self.high = np.maximum(self.high, np.maximum(last, ended))
-        newest = np.where(paired, ticks, 0).max(axis=2, initial=0)
-        self._moving = np.where(newest > 0, newest == last, self._moving)
 
     @property
     def last(self) -> int:
         """The tick of the last byte that was received, or sent if none ever was; 0 without any traffic so far."""
         return int(self.high[:, 1].max(initial=0) or self.high.max(initial=0))
 
-    def _note_pauses(self, first_tick: int, active: Bools) -> None:
-        """Note the silences between active ticks; `active` is (2, ticks)."""
+    def _note_pauses(self, first_tick: int, active: Bools) -> Bools:
+        """Note the silences between active ticks; `active` is (2, ticks). Returns in which ticks bytes were written."""
         every = np.arange(active.shape[1]) + first_tick
-        sent, received = (
+        sent, received, idle = (
             np.maximum.accumulate(np.where(way, every, before))
-            for way, before in zip(active, (self._sent, self._received), strict=True)
+            for way, before in zip((*active, ~active[0]), (self._sent, self._received, self._idle), strict=True)
         )
         answered = (received == 0) | (every - received <= ANSWERED_SECONDS / self._interval)
-        sends = np.concatenate([self._sends, active[0]])
-        written = active[0] & ~answered & mark_long_runs(sends, MIN_RUN - 1)[MIN_RUN:]
-        self._sends = sends[-MIN_RUN:]
+        written: Bools = active[0] & ~answered & (every - idle >= MIN_RUN)
         places = np.flatnonzero(active[1] | (active[0] & answered) | written)
-        self._received = int(received[-1])
+        self._sent, self._received, self._idle = int(sent[-1]), int(received[-1]), int(idle[-1])
         if written.any():
             last = int(every[written][-1])
             self.wrote = last - 1, last
-            # the last byte that was sent to other nodes before that is not known better
-            behind = (self.high[:, 0] > self.high[:, 1]) & (self.low[:, 0] < last)
-            self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
         if not len(places):
-            return
+            return written
         ticks = places + first_tick
         begins = np.concatenate([[self._last], ticks[:-1]])
         least = MIN_PAUSE_SECONDS / self._interval
         for index in np.flatnonzero((ticks - begins - 1 >= least) & (begins > 0)).tolist():
-            before = self._sent if index == 0 else int(sent[places[index - 1]])
+            before = self._sent_by_last if index == 0 else int(sent[places[index - 1]])
             self.pauses.add(TickPause(before, int(begins[index]), int(ticks[index]) - 1))
         self.pauses.note_traffic(int(ticks[0]), int(ticks[-1]))
-        self._last, self._sent = int(ticks[-1]), int(sent[places[-1]])
+        self._last, self._sent_by_last = int(ticks[-1]), int(sent[places[-1]])
+        return written
 
     def _note_known(self, tick: int) -> None:
         """A rail without samples for a second says nothing about silence; all of them together do."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Literal
@@ -28,10 +28,10 @@ KINDS: Mapping[Kind, str] = {
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
-ORDERLY_FACTOR = 10.0
-"""How many times as long it is worth telling later if all that was sent had ended as it does in each step.
+ORDERLY_FACTOR, FIRST_FACTOR = 3.0, 10.0
+"""How many times as long a silence lasts that is worth telling if it began after a whole step, or before there are any.
 
-So do checkpoints, evaluations, restarts and compilations begin, which last for minutes; PyTorch itself waits for ten.
+After a whole step begin checkpoints and evaluations; before the first ones, programs are compiled for minutes.
 """
 HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
@@ -51,6 +51,10 @@ LEAD_SECONDS = 0.05
 # a silence at the end of a step has at least this part of the longest regular one, its traffic this part of any other's
 STEP_PART = 2 / 3
 MAX_NAMED = 4
+# of a job, the last one first
+MAX_STALLS = 10
+# of one silence, the moment of the last byte differs by less from judgement to judgement
+SAME_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,8 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
     It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
-    after `unexplained_seconds` if it cut off traffic, `ORDERLY_FACTOR` times as much otherwise, and at least twice the
-    longest that ended by itself.
+    after `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`)
+    and at least after twice the longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
     newest = max((node.known_until for node in ordered.values()), default=0.0)
@@ -235,9 +239,11 @@ class _Case:
     @property
     def unexplained(self) -> float:
         """The silence in seconds that is worth telling without a cause."""
-        cut = self.regular is not None and all(map(_was_cut, self.here.values()))
-        least = self.unexplained_seconds * (1.0 if cut else ORDERLY_FACTOR)
-        return max(least, 2 * max(node.longest for node in self.here.values()))
+        if self.regular is None:
+            factor = FIRST_FACTOR
+        else:
+            factor = 1.0 if all(map(_was_cut, self.here.values())) else ORDERLY_FACTOR
+        return max(factor * self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
 
     def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
         """Every rail of the nodes that answer, with the names of both."""
@@ -336,13 +342,14 @@ def _judge_order(case: _Case) -> Verdict:
         name = found.nodes[0]
         push_after = None if case.regular is None else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
+        text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), [])
     sent = [node.sent for node in case.here.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
-    text = f"all {len(case.here)} nodes sent their last bytes within {_span(apart)}"
+    every = "both" if len(case.here) == 2 else f"all {len(case.here)}"
+    text = f"{every} nodes sent their last bytes within {_span(apart)}"
     return case.verdict("together", (), (), [text])
 
 
@@ -443,10 +450,11 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
     late = [one for one in late if one[2][0] > case.since[1]]
     for name, rail, lost in late:
         yield "link", f"{name} {rail} lost its link only {_when(lost, case.since)}"
+    whose = "" if len(case.here) == len(case.nodes) else " of the nodes with samples"
     if not late and all(each.active for _, _, each in case.rails()):
-        yield "link", "all rails of the nodes that answer have their links"
+        yield "link", f"all rails{whose} have their links"
     if all(_counted(each, case) for _, _, each in case.rails()):
-        yield "loss", "no rail has counted lost packets since the last byte"
+        yield "loss", f"no rail{whose} has counted lost packets since the last byte"
     found = _find_first(case)
     if len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
         yield "node", f"any of {_names(found.nodes)} may have been the first to stop sending"
@@ -475,7 +483,8 @@ def _find_doubts(case: _Case) -> Iterator[str]:
         yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
     for name, node in case.here.items():
         if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
-            yield f"the last byte of {name}, to {_span(node.sent[1] - node.sent[0])}: missing samples or its clock"
+            apart = _span(node.sent[1] - node.sent[0])
+            yield f"the last byte of {name} to better than {apart}: samples are missing, or its clock is inexact"
 
 
 def _when(moment: Moment, since: Moment) -> str:
@@ -483,7 +492,7 @@ def _when(moment: Moment, since: Moment) -> str:
     apart = _middle(moment) - _middle(since)
     doubt = (moment[1] - moment[0] + since[1] - since[0]) / 2
     if abs(apart) <= doubt:
-        return f"at the last byte of the job, to {_span(doubt)}"
+        return f"within {_span(doubt)} of the last byte of the job"
     return f"{_span(abs(apart))} {'before' if apart < 0 else 'after'} the last byte of the job"
 
 
@@ -497,3 +506,67 @@ def _names(names: Iterable[str]) -> str:
     known = list(names)
     more = len(known) - MAX_NAMED
     return ", ".join(known) if more <= 0 else f"{', '.join(known[:MAX_NAMED])} and {more} more"
+
+
+@dataclass(slots=True)
+class Stall:
+    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
+
+    It is `pushed` once it has lasted for as long as its verdict wants. `said` are the kinds that were logged and
+    counted, each once: verdicts may alternate.
+    """
+
+    verdict: Verdict
+    pushed: bool = False
+    ended_ns: int | None = None
+    resumed: bool = False
+    said: set[Kind] = field(default_factory=set)
+
+    def update(self, verdict: Verdict) -> None:
+        """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.
+
+        Nodes that forget their past, as daemons that restart, take no answer back.
+        """
+        old = self.verdict
+        same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
+        known = len(verdict.unknown) >= len(old.unknown)
+        if verdict.kind == "unknown" and old.kind != "unknown":
+            verdict = replace(old, seconds=verdict.seconds)
+        elif same and known:
+            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
+        self.verdict = verdict
+        self.pushed |= verdict.stalled
+
+    def move(self, seconds: float) -> None:
+        """Put its begin on a clock that was set forward by this."""
+        low, high = self.verdict.since
+        self.verdict = replace(self.verdict, since=(low + seconds, high + seconds))
+
+
+def lasting(stalls: Sequence[Stall]) -> Stall | None:
+    """The stall that lasts, if these are those of a job, the last one first."""
+    return stalls[0] if stalls and stalls[0].ended_ns is None else None
+
+
+def follow(
+    stalls: list[Stall], verdict: Verdict | None, last: Moment | None, now_ns: int, *, over: bool = False
+) -> tuple[Stall | None, Stall | None]:
+    """Take over a new judgement of a job; the stall that began, and the one that ended.
+
+    `stalls` are those so far, the last one first; the last byte of the job passed at `last`, None if that is not known.
+    The job is `over` if no node has it any more.
+    """
+    old, ended = lasting(stalls), None
+    if old and not verdict and not over and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
+        # nobody answers, or storage explains it: no traffic has refuted it
+        return None, None
+    if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
+        old.ended_ns, old.resumed, ended = now_ns, not over, old
+    if verdict is None:
+        return None, ended
+    if old and not ended:
+        old.update(verdict)
+        return None, None
+    begun = Stall(verdict, pushed=verdict.stalled)
+    stalls[:] = [begun, *stalls][:MAX_STALLS]
+    return begun, ended

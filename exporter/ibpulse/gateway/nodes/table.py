@@ -84,7 +84,7 @@ class PolledNode:
         except DaemonError as error:
             self._settle("down", str(error), error.kind)
             return
-        self.state = replace(self.state, ports=ports)
+        self.state = replace(self.state, ports=_with_last_rates(ports, self.state.ports))
         other = await self._poll_others(node)
         problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
         self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
@@ -171,6 +171,16 @@ def describe_clock(row: NodeState) -> dict[str, Any] | None:
         "uncertainty_ms": row.offset.uncertainty_ns / MILLISECOND_NS,
         "synchronised": row.clock.synchronised if row.clock else None,
     }
+
+
+def _with_last_rates(ports: PortsAnswer, before: PortsAnswer | None) -> PortsAnswer:
+    """The ports of an answer; those whose links are down keep the data rates that they had."""
+    last = {port.name: port.rate_bytes_per_second for port in before.ports} if before else {}
+    rates = [port.rate_bytes_per_second or last.get(port.name) for port in ports.ports]
+    kept = [
+        port.model_copy(update={"rate_bytes_per_second": rate}) for port, rate in zip(ports.ports, rates, strict=True)
+    ]
+    return ports.model_copy(update={"ports": kept})
 
 
 def _find_problem(ports: PortsAnswer) -> str:

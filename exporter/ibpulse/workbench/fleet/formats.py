@@ -19,6 +19,7 @@ from ibpulse.base.text import (
     names_text,
     percent,
     rate_text,
+    simulated_text,
     size_text,
 )
 from ibpulse.base.units import MILLISECOND_NS
@@ -139,8 +140,7 @@ def _title(report: FleetReport) -> str:
 
 def _warnings(report: FleetReport) -> list[str]:
     names = [name for name, node in report.nodes.items() if node.simulated]
-    which = "" if len(names) == len(report.nodes) else f" ({names_text(names)})"
-    return [f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."] if names else []
+    return [simulated_text("" if len(names) == len(report.nodes) else names_text(names))] if names else []
 
 
 def _about(report: FleetReport) -> list[str]:

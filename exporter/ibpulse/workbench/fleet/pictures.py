@@ -16,26 +16,8 @@ from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps,
 from ibpulse.core.statistics.nodes import RailSplit
 from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource
+from ibpulse.workbench.pictures import panels
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import (
-    COLOUR_MAP,
-    LETTER_INCHES,
-    LINE_STEP,
-    SMALL,
-    THEMES,
-    TINY,
-    Axes,
-    Figure,
-    Page,
-    hatch_missing,
-    matplotlib,
-    plain,
-    save_figure,
-    settings,
-    ticker,
-    time_unit,
-    wrap,
-)
 
 # inches
 MARGIN, RIGHT, HEAD, TITLE, AXIS, FOOT = 0.15, 1.35, 0.62, 0.3, 0.5, 0.12
@@ -56,19 +38,19 @@ def render_fleet(
 ) -> None:
     """Draw a picture of a dataset into a PNG or SVG file."""
     fleet = _Fleet(source, report, order, options)
-    with matplotlib.rc_context(settings(fleet.colours)):
+    with panels.matplotlib.rc_context(panels.settings(fleet.colours)):
         figure = DRAWINGS[kind](fleet)
-    save_figure(figure, output, options.theme)
+    panels.save_figure(figure, output, options.theme)
 
 
 class _Fleet:
     """A page about a dataset with its heading, and rows for nodes."""
 
-    page: Page
+    page: panels.Page
 
     def __init__(self, source: ReportSource, report: FleetReport, order: str, options: PictureOptions) -> None:
         self.source, self.report, self.order, self.options = source, report, order, options
-        self.colours = THEMES[options.theme]
+        self.colours = panels.THEMES[options.theme]
         self.late: dict[str, Lateness] = {}
         for row in report.steps:
             if row.late is not None:
@@ -77,42 +59,42 @@ class _Fleet:
         self.names = [escape_controls(name) for name in self.nodes]
         self.row = min(MAX_ROW, max(MIN_ROW, MAX_MAP / max(1, len(self.nodes))))
         self.rows = max(1.0, self.row * len(self.nodes))
-        self.left = MARGIN + LETTER_INCHES * max(map(len, self.names), default=1) + 0.15
+        self.left = MARGIN + panels.LETTER_INCHES * max(map(len, self.names), default=1) + 0.15
         self.width = options.width_inches - self.left - RIGHT
 
     def begin(self, height: float, title: str, foot: str) -> None:
         """Begin the page below its heading, `height` inches high without heading and foot."""
-        report, inches = self.report, HEAD + height + FOOT + LINE_STEP
-        self.page = Page(self.options.width_inches, inches, self.options.dpi, self.colours)
+        report, inches = self.report, HEAD + height + FOOT + panels.LINE_STEP
+        self.page = panels.Page(self.options.width_inches, inches, self.options.dpi, self.colours)
         self.page.write(MARGIN, 0.12, title, 11.5, weight="bold")
         parts = ["SIMULATED"] if report.simulated else []
         parts += [report.choice.text, f"{len(report.nodes)} nodes", moment_text(report.origin_ns)]
         parts += [f"{report.seconds:.4g} s", _clock_text(report)]
-        line = wrap([escape_controls(part) for part in parts], self.options.width_inches - 2 * MARGIN)[0]
-        self.page.write(MARGIN, 0.36, line, SMALL, color=self.colours.faint)
-        self.page.write(MARGIN, HEAD + height, foot, SMALL, color=self.colours.faint)
+        line = panels.wrap([escape_controls(part) for part in parts], self.options.width_inches - 2 * MARGIN)[0]
+        self.page.write(MARGIN, 0.36, line, panels.SMALL, color=self.colours.faint)
+        self.page.write(MARGIN, HEAD + height, foot, panels.SMALL, color=self.colours.faint)
 
-    def name_rows(self, axes: Axes) -> None:
+    def name_rows(self, axes: panels.Axes) -> None:
         """Write the names of the nodes at the rows, as many as fit."""
         every = max(1, int(np.ceil(NAMED_ROW / self.row)))
         places = np.arange(0, len(self.names), every)
-        size = SMALL if self.row >= 0.15 else TINY * 0.8
+        size = panels.SMALL if self.row >= 0.15 else panels.TINY * 0.8
         axes.set_yticks(places + 0.5, [self.names[place] for place in places], fontsize=size)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(self.names), 0.0)
 
-    def draw_bar(self, colours: str, bounds: tuple[float, float], label: str) -> Axes:
+    def draw_bar(self, colours: str, bounds: tuple[float, float], label: str) -> panels.Axes:
         """Draw a bar of colours at the right."""
         axes = self.page.axes(self.options.width_inches - 0.5, HEAD + TITLE, 0.12, min(self.rows, 3.0))
         gradient = np.linspace(0, 1, 256)[:, np.newaxis]
         extent = (0.0, 1.0, *bounds)
-        axes.imshow(gradient, cmap=matplotlib.colormaps[colours], aspect="auto", origin="lower", extent=extent)
+        axes.imshow(gradient, cmap=panels.matplotlib.colormaps[colours], aspect="auto", origin="lower", extent=extent)
         axes.set_xticks([])
         axes.yaxis.tick_left()
-        axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-        axes.tick_params(axis="y", labelsize=TINY)
+        axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(5))
+        axes.tick_params(axis="y", labelsize=panels.TINY)
         axes.yaxis.set_label_position("right")
-        axes.set_ylabel(label, fontsize=TINY)
+        axes.set_ylabel(label, fontsize=panels.TINY)
         return axes
 
 
@@ -135,7 +117,7 @@ def _clock_text(report: FleetReport) -> str:
     return f"clocks ± {max(known) / 1e6:.3g} ms" + ("" if len(known) == len(report.nodes) else ", some unknown")
 
 
-def _draw_waterfall(fleet: _Fleet) -> Figure:
+def _draw_waterfall(fleet: _Fleet) -> panels.Figure:
     """Nodes over time, as a whole and a few steps in detail; late nodes with their lateness."""
     foot = "Hatched: missing data. Times are those of the collector; clocks are corrected as measured."
     fleet.begin(2 * (TITLE + fleet.rows + AXIS), f"Bandwidth of nodes, sorted by {fleet.order}", foot)
@@ -144,14 +126,14 @@ def _draw_waterfall(fleet: _Fleet) -> Figure:
     top = HEAD
     for (begin, seconds, values), text in zip(parts, ("all of it", "some steps in detail"), strict=True):
         title = f"{text}: mean of each column of {1e3 * seconds:.4g} ms"
-        fleet.page.write(fleet.left, top + 0.05, title, SMALL)
+        fleet.page.write(fleet.left, top + 0.05, title, panels.SMALL)
         axes = fleet.page.axes(fleet.left, top + TITLE, fleet.width, fleet.rows)
-        hatch_missing(axes, fleet.colours)
+        panels.hatch_missing(axes, fleet.colours)
         length = seconds * values.shape[1]
-        size, sign = time_unit(length)
+        size, sign = panels.time_unit(length)
         axes.imshow(
             values / 1e9,
-            cmap=matplotlib.colormaps[COLOUR_MAP],
+            cmap=panels.matplotlib.colormaps[panels.COLOUR_MAP],
             vmin=0.0,
             vmax=highest,
             aspect="auto",
@@ -161,14 +143,14 @@ def _draw_waterfall(fleet: _Fleet) -> Figure:
         fleet.name_rows(axes)
         for edge in range(1, len(fleet.nodes)) if fleet.row >= DIVIDED_ROW else ():
             axes.axhline(edge, color=fleet.colours.background, linewidth=0.5)
-        axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
-        style: dict[str, Any] = {"fontsize": TINY, "color": fleet.colours.down, "va": "center"}
+        axes.set_xlabel(f"time since the beginning ({sign})", fontsize=panels.SMALL)
+        style: dict[str, Any] = {"fontsize": panels.TINY, "color": fleet.colours.down, "va": "center"}
         for name, late in fleet.late.items():
             place = 1 - (fleet.nodes.index(name) + 0.5) / len(fleet.nodes)
             label = f"◂ {late.lateness_ms:.1f} ms"
             axes.text(1.003, place, label, transform=axes.transAxes, clip_on=False, **style)
         top += TITLE + fleet.rows + AXIS
-    fleet.draw_bar(COLOUR_MAP, (0.0, highest), "GB/s, transmit + receive")
+    fleet.draw_bar(panels.COLOUR_MAP, (0.0, highest), "GB/s, transmit + receive")
     return fleet.page.figure
 
 
@@ -193,7 +175,7 @@ def _fill_columns(fleet: _Fleet, begin: float, end: float) -> tuple[float, float
     return begin, seconds, np.array([fleet.source.means(name, begin, seconds, columns) for name in fleet.nodes])
 
 
-def _draw_rails(fleet: _Fleet) -> Figure:
+def _draw_rails(fleet: _Fleet) -> panels.Figure:
     """Nodes and rails in both directions: the rate of each port over the usual one of its direction."""
     height = TITLE + fleet.rows + 0.75
     foot = "Hatched: unknown. A crossed port carries nothing. Means over the seconds that all rails of a node have."
@@ -201,24 +183,24 @@ def _draw_rails(fleet: _Fleet) -> Figure:
     width = (fleet.width - 0.3) / 2
     for place, (split, way) in enumerate(zip(fleet.report.splits, DIRECTIONS, strict=False)):
         left = fleet.left + place * (width + 0.3)
-        fleet.page.write(left, HEAD + 0.05, f"{way}: factor of the usual rate", SMALL)
+        fleet.page.write(left, HEAD + 0.05, f"{way}: factor of the usual rate", panels.SMALL)
         axes = fleet.page.axes(left, HEAD + TITLE, width, fleet.rows)
         _draw_split(fleet, axes, split)
         if place:
             axes.set_yticks([])
     bounds = (-np.log2(MAX_FACTOR), np.log2(MAX_FACTOR))
     bar = fleet.draw_bar(DIVERGING, bounds, "")
-    bar.set_yticks([bounds[0], -0.5, 0.0, 0.5, bounds[1]], ["0.5", "0.71", "1", "1.41", "2"], fontsize=TINY)
+    bar.set_yticks([bounds[0], -0.5, 0.0, 0.5, bounds[1]], ["0.5", "0.71", "1", "1.41", "2"], fontsize=panels.TINY)
     return fleet.page.figure
 
 
-def _draw_split(fleet: _Fleet, axes: Axes, split: RailSplit) -> None:
-    hatch_missing(axes, fleet.colours)
+def _draw_split(fleet: _Fleet, axes: panels.Axes, split: RailSplit) -> None:
+    panels.hatch_missing(axes, fleet.colours)
     order = [split.nodes.index(name) for name in fleet.nodes]
     factors = (split.node[:, np.newaxis] * split.rail * split.rest)[order]
     axes.imshow(
         np.log2(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR)),
-        cmap=matplotlib.colormaps[DIVERGING],
+        cmap=panels.matplotlib.colormaps[DIVERGING],
         vmin=-np.log2(MAX_FACTOR),
         vmax=np.log2(MAX_FACTOR),
         aspect="auto",
@@ -230,18 +212,18 @@ def _draw_split(fleet: _Fleet, axes: Axes, split: RailSplit) -> None:
         axes.plot([column, column + 1], [row + 1, row], color=fleet.colours.down, linewidth=1.0)
     fleet.name_rows(axes)
     names = [escape_controls(name) for name in split.rails]
-    axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=45, ha="right", fontsize=TINY)
+    axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=45, ha="right", fontsize=panels.TINY)
     axes.set_xlim(0.0, len(names))
 
 
-def _draw_lateness(fleet: _Fleet) -> Figure:
+def _draw_lateness(fleet: _Fleet) -> panels.Figure:
     """Lateness over time: late nodes with names, the others in the background."""
     report, colours = fleet.report, fleet.colours
     middles, lateness = _follow_lateness(fleet.source)
     foot = f"Median of neighbouring steps on the job's own clock. Within ± {MIN_LATE_MS:g} ms (grey) nobody is named."
     fleet.begin(TITLE + LATENESS + AXIS, "Lateness of nodes over time", foot)
     axes = fleet.page.axes(MARGIN + 0.6, HEAD + TITLE, fleet.options.width_inches - MARGIN - 0.6 - 1.3, LATENESS)
-    size, sign = time_unit(report.seconds)
+    size, sign = panels.time_unit(report.seconds)
     late = sorted(fleet.late, key=lambda name: -fleet.late[name].lateness_ms)[:MAX_NAMED_LATE]
     for name, values in lateness.items():
         if name not in late:
@@ -254,9 +236,9 @@ def _draw_lateness(fleet: _Fleet) -> Figure:
         axes.plot(middles / size, values, color=colour, linewidth=1.2, label=label)
     axes.axhspan(-MIN_LATE_MS, MIN_LATE_MS, color=colours.grid, alpha=0.5, linewidth=0, zorder=0)
     axes.set_xlim(0.0, report.seconds / size)
-    axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
-    axes.set_ylabel("ms later than its peers", fontsize=SMALL)
-    plain(axes)
+    axes.set_xlabel(f"time since the beginning ({sign})", fontsize=panels.SMALL)
+    axes.set_ylabel("ms later than its peers", fontsize=panels.SMALL)
+    panels.plain(axes)
     if late:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderpad=0.2, handlelength=1.2)
     return fleet.page.figure
@@ -295,7 +277,7 @@ def _against_peers(peers: PeerGroup, source: ReportSource) -> dict[str, tuple[Fl
     return {name: (times[row][known[row]] / SECOND_NS, against[row, known[row]]) for row, name in enumerate(groups)}
 
 
-DRAWINGS: Mapping[str, Callable[[_Fleet], Figure]] = {
+DRAWINGS: Mapping[str, Callable[[_Fleet], panels.Figure]] = {
     "waterfall": _draw_waterfall,
     "rails": _draw_rails,
     "lateness": _draw_lateness,

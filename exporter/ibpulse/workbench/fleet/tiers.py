@@ -23,19 +23,7 @@ from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.core.statistics.rates import coarsest_ticks, finest_ticks
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, find_least_idle, find_step_edges
 from ibpulse.core.statistics.steps.runs import SILENT_BYTES_PER_SECOND, find_equal_runs, mark_long_runs, silence_level
-from ibpulse.workbench.fleet.dataset import (
-    EDGES,
-    FILES,
-    NODE_SUMS,
-    PLACES,
-    RAIL_SECONDS,
-    RAW,
-    SCHEMAS,
-    STEPS,
-    DatasetStore,
-    Part,
-    make_table,
-)
+from ibpulse.workbench.fleet import dataset
 
 # 64 MB of rates: an hour of 20 rails at 10 ms. Longer spans are cut into several parts
 MAX_VALUES = 16_000_000
@@ -59,7 +47,7 @@ class PartOrigin:
 class PartSummary:
     """Size and content of a part that was written: the bytes of its raw file and of its small tiers."""
 
-    part: Part
+    part: dataset.Part
     raw_bytes: int
     tier_bytes: int
     seconds: float
@@ -67,7 +55,7 @@ class PartSummary:
     steps: int
 
 
-def finish_part(place: str, part: Part, origin: PartOrigin) -> PartSummary:
+def finish_part(place: str, part: dataset.Part, origin: PartOrigin) -> PartSummary:
     """Compute the small tiers of a part from its raw file; the file of the tier `files` is the last one.
 
     The same part gives the same files, so it may be repeated.
@@ -75,7 +63,7 @@ def finish_part(place: str, part: Part, origin: PartOrigin) -> PartSummary:
     Raises:
         IbpulseError: the raw file cannot be read, or the tiers cannot be written.
     """
-    store = DatasetStore(place)
+    store = dataset.DatasetStore(place)
     with _raw_file(store, part) as path:
         extent = read_extent(path)
         try:
@@ -97,25 +85,25 @@ def finish_part(place: str, part: Part, origin: PartOrigin) -> PartSummary:
         "clock_bound_ns": offset.uncertainty_ns if offset else None,
         "clock_synchronised": origin.synchronised,
         "clock_measured_ns": origin.measured_ns,
-        **{name: origin.labels.get(name) for name in PLACES},
+        **{name: origin.labels.get(name) for name in dataset.PLACES},
     }
-    tables[FILES] = make_table(FILES, {name: [value] for name, value in row.items()})
+    tables[dataset.FILES] = dataset.make_table(dataset.FILES, {name: [value] for name, value in row.items()})
     written = sum(store.write_table(tier, part, table) for tier, table in tables.items())
     seconds = extent.ticks * meta.interval_ns / SECOND_NS
-    steps = tables[STEPS].num_rows
+    steps = tables[dataset.STEPS].num_rows
     return PartSummary(part, raw_bytes, written, seconds, numbers["observed_ratio"], steps)
 
 
 @contextmanager
-def _raw_file(store: DatasetStore, part: Part) -> Iterator[Path]:
+def _raw_file(store: dataset.DatasetStore, part: dataset.Part) -> Iterator[Path]:
     """The raw file of a part on this machine."""
-    local = store.local_path(RAW, part)
+    local = store.local_path(dataset.RAW, part)
     if local is not None:
         yield local
         return
     with tempfile.TemporaryDirectory(prefix="ibpulse-") as folder:
         copy = Path(folder) / "part.parquet"
-        store.copy_out(RAW, part, copy)
+        store.copy_out(dataset.RAW, part, copy)
         yield copy
 
 
@@ -173,9 +161,9 @@ def compute_tiers(
         raise ValueError(f"the pieces have {place} samples; {extent.ticks} were expected")
     steps, groups = _step_table(extent, rows, rates, labels or {})
     tables = {
-        NODE_SUMS: _sum_table(extent, rates),
-        RAIL_SECONDS: seconds.table([str(meta.ports[row].id) for row in rows]),
-        STEPS: steps,
+        dataset.NODE_SUMS: _sum_table(extent, rates),
+        dataset.RAIL_SECONDS: seconds.table([str(meta.ports[row].id) for row in rows]),
+        dataset.STEPS: steps,
     }
     return tables, {
         "resolution_ns": _find_resolution(meta, rows),
@@ -203,8 +191,8 @@ def _sum_table(extent: RecordingExtent, rates: Singles) -> Any:
     missing: Bools = np.asarray(np.isnan(rates).all(axis=0))
     # one direction at a time: float64 of all ports would take twice the memory of the rates
     sums = [np.where(missing[way], np.nan, np.nansum(rates[:, way], axis=0, dtype=np.float64)) for way in range(2)]
-    return make_table(
-        NODE_SUMS,
+    return dataset.make_table(
+        dataset.NODE_SUMS,
         {
             "time_ns": extent.start_ns + extent.meta.interval_ns * np.arange(extent.ticks, dtype=np.int64),
             "transmit_bytes_per_second": sums[0],
@@ -252,8 +240,8 @@ class _RailSeconds:
             for what, values in (("", mean), ("_peak", self._peak))
             for index, way in enumerate(DIRECTIONS)
         }
-        return make_table(
-            RAIL_SECONDS,
+        return dataset.make_table(
+            dataset.RAIL_SECONDS,
             {
                 "time_ns": np.repeat(seconds * SECOND_NS, len(names)),
                 "port": names * len(seconds),
@@ -294,9 +282,9 @@ def _step_table(extent: RecordingExtent, rows: list[int], rates: Singles, labels
             "stage": stage or None,
         }
         words = {name: [text] * count for name, text in texts.items()}
-        tables.append(make_table(STEPS, {"group": np.full(count, number), **words, **columns}))
+        tables.append(dataset.make_table(dataset.STEPS, {"group": np.full(count, number), **words, **columns}))
     if not tables:
-        return SCHEMAS[STEPS].empty_table(), 0
+        return dataset.SCHEMAS[dataset.STEPS].empty_table(), 0
     return pa.concat_tables(tables).unify_dictionaries(), len(tables)
 
 
@@ -375,7 +363,7 @@ def _describe_steps(extent: RecordingExtent, rows: list[int], rates: Singles) ->
     first, end = found.first_idle[this], found.first_idle[following]
     columns: dict[str, npt.NDArray[Any]] = {"step": np.arange(len(first), dtype=np.int32)}
     begin_ns = extent.start_ns - interval_ns
-    for name, edge in zip(EDGES, of_edges, strict=True):
+    for name, edge in zip(dataset.EDGES, of_edges, strict=True):
         known = ~np.isnan(edge.at)
         columns[f"{name}_ns"] = _whole_ns(edge, begin_ns)
         widest = np.ceil(np.fmax(edge.at - edge.low, edge.high - edge.at))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import show
-from ibpulse.base.units import SECOND_NS, parse_duration, parse_rate, parse_size
+from ibpulse.base.units import SECOND_NS, parse_duration, parse_rate
 from ibpulse.base.values import YAML_TRUTH, GivenText, Kind, above_zero, advice, choice, either, number, one, whole
 from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.workbench.models.catalogue import (
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     import yaml
 
 MAX_COUNT = 10_000_000
-MAX_LOADS = 100_000
-_LOAD = number(0, None, "N", "120")
+MAX_NUMBERS = 100
+_NUMBER = number(0, None, "N", "120")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     parts = text.replace(" ", "").split(",")
-    if len(parts) > MAX_LOADS:
-        raise ValueError(f"has {len(parts)} numbers; give at most {MAX_LOADS}")
-    return tuple(map(_LOAD.parse, parts))
+    if len(parts) > MAX_NUMBERS:
+        raise ValueError(f"has {len(parts)} numbers; give at most {MAX_NUMBERS}")
+    return tuple(map(_NUMBER.parse, parts))
 
 
 COUNT = whole(1, MAX_COUNT, "N")
@@ -58,7 +58,6 @@ SHARE = number(0, 1, "RATIO", "0.4", some=True)
 ELEMENT_BYTES = number(0.5, 8, "N", "1.03")
 SECONDS = one("DURATION", above_zero(lambda text: parse_duration(text) / SECOND_NS))
 RATE = one("RATE", above_zero(lambda text: float(parse_rate(text))))
-SIZE = one("SIZE", above_zero(lambda text: float(parse_size(text))))
 NUMBERS = one("N,N,...", _numbers)
 
 
@@ -126,14 +125,12 @@ KEYS: Mapping[str, InputKey] = {
         InputKey("combine-bytes", ELEMENT_BYTES, "Bytes of an element sent back from experts", "2"),
         InputKey("gradient-bytes", whole(1, 8, "N"), "Bytes of a gradient on the wire", "2, or 2 to 4"),
         InputKey("step", SECONDS, "Measured time of a step, such as 315ms.", flag=True),
-        InputKey("measured", SIZE, "Measured bytes that a node sends per step, to compare.", flag=True),
         InputKey("mfu", SHARE, "Model FLOPs utilisation of a whole step, which gives its time.", flag=True),
         InputKey("hfu", SHARE, "The same if recomputed operations are counted.", flag=True),
         InputKey("peak-share", SHARE, "Share of peak FLOP/s while computing, without communication.", flag=True),
         _choice("attention", "Attention scores that these count", "none", "causal", "full"),
         InputKey("prefetch", whole(1, 64, "N"), "Units that FSDP gathers ahead of the compute", "1 to 3"),
         InputKey("units", whole(1, 1000, "N"), "Units that FSDP gathers one by one", "the layers"),
-        InputKey("expert-loads", NUMBERS, "Measured tokens per expert, for the cost of uneven routing"),
         InputKey("network", _name(*NETWORK_FIGURES), f"Kind of network: {_names(NETWORK_FIGURES)}"),
         InputKey("oversubscription", AMOUNT, "Oversubscription of a fat tree, 7 for 1:7", "1"),
         InputKey("dimensions", NUMBERS, "Dimensions of a torus"),
@@ -292,8 +289,6 @@ class JobInputs:
     node: NodeKind
     presets: tuple[Preset, ...]
     network: Bisection | None
-    expert_loads: tuple[float, ...]
-    measured_bytes: float | None
     given: Mapping[str, GivenText]
 
 
@@ -378,9 +373,6 @@ def _assemble(
         rail_bytes_per_second=values.get("rail-rate", node.rail_bytes_per_second),
         nvlink_bytes_per_second=values.get("nvlink-rate", node.nvlink_bytes_per_second),
     )
-    loads: tuple[float, ...] = values.get("expert-loads", ())
-    if loads and (not model.experts or len(loads) != model.experts):
-        raise ValueError(f"expert-loads: has {len(loads)} numbers, but {model.name} has {model.experts} experts")
     return JobInputs(
         job=job,
         hardware=hardware,
@@ -393,8 +385,6 @@ def _assemble(
         node=node,
         presets=presets,
         network=_network(job, hardware, values),
-        expert_loads=loads,
-        measured_bytes=values.get("measured"),
         given=given,
     )
 

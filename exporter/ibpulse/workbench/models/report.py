@@ -136,7 +136,6 @@ def render_json(
         "communication_seconds": found.communication_seconds,
         "step": found.step,
         "samples": found.sampled,
-        "residual": _residual(inputs, found),
         "network": inputs.network,
         "expert_load": loads,
         "compared": compared,
@@ -146,17 +145,6 @@ def render_json(
     return document.render_json("ibpulse_model_version", members)
 
 
-def _residual(inputs: JobInputs, found: Prediction) -> dict[str, Any] | None:
-    """Measured minus predicted bytes; a measurement inside the range keeps both differences."""
-    measured = inputs.measured_bytes
-    if measured is None:
-        return None
-    return {
-        "measured_node_bytes": measured,
-        "unexplained_bytes": {"low": measured - found.node_bytes.high, "high": measured - found.node_bytes.low},
-    }
-
-
 def _warnings(inputs: JobInputs, found: Prediction) -> list[str]:
     return [*found.warnings, *(inputs.network.warnings if inputs.network else ())]
 
@@ -164,8 +152,7 @@ def _warnings(inputs: JobInputs, found: Prediction) -> list[str]:
 def prediction_sections(inputs: JobInputs, found: Prediction, loads: LoadSensitivity | None) -> list[Section]:
     """The sections that say something, without what the results rest on."""
     parts = [_head(found), _traffic(found), _formulas(found), _times(found), _samples(found)]
-    parts += [Section(lines=lines) for lines in (_measured(inputs, found), _network(inputs, found))]
-    parts.append(Section(lines=_experts(loads)))
+    parts += [Section(lines=lines) for lines in (_network(inputs, found), _experts(loads))]
     return [part for part in parts if part.rows or part.lines]
 
 
@@ -267,18 +254,6 @@ def _samples(found: Prediction) -> Section:
     return Section("", heads if rows else (), rows)
 
 
-def _measured(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:
-    measured = inputs.measured_bytes
-    if measured is None:
-        return ()
-    rest = ValueRange(measured - found.node_bytes.high, measured - found.node_bytes.low)
-    unexplained = range_text(rest, lambda value: ("+" if value > 0 else "") + statistic_text(value, "bytes"))
-    return (
-        f"measured bytes sent by a node per step: {statistic_text(measured, 'bytes')}",
-        f"unexplained (measured - predicted): {unexplained}",
-    )
-
-
 def _network(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:
     network = inputs.network
     if network is None:
@@ -295,12 +270,9 @@ def _network(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:
 def _experts(loads: LoadSensitivity | None) -> tuple[str, ...]:
     if loads is None:
         return ()
-    measured = (
-        f"; measured {significant(loads.measured)}" if loads.measured else "; give expert-loads for measured ones"
-    )
     return (
-        f"most loaded of {loads.ranks} expert ranks in relation to the mean: by chance {significant(loads.chance)}"
-        f"{measured}",
+        f"most loaded of {loads.ranks} expert ranks in relation to the mean: by chance {significant(loads.chance)}; "
+        "`ibpulse model experts` has measured ones",
         f"uneven loads add {_seconds(loads.seconds)} per step",
     )
 

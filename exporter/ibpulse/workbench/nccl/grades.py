@@ -11,24 +11,13 @@ A suspect is a guess with its evidence. Topology alone does not prove that a pat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ibpulse.agent.doctor.facts import BenchmarkFacts
-from ibpulse.base.text import link_rate_text, names_text, percent, statistic_text
-from ibpulse.core.model import Fabric, Port
+from ibpulse.base.text import link_rate_text, percent
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.models.collectives import HIERARCHICAL, RING
-from ibpulse.workbench.nccl.results import (
-    ALGORITHMS,
-    COLLNET,
-    TREE,
-    BenchmarkRun,
-    Measurement,
-    bus_factor,
-    node_bytes,
-    plain_algorithm,
-)
+from ibpulse.workbench.nccl import results
 
 NETWORK, GPU_LINKS, PORT = "network", "GPU links", "port"
 MIN_GRADED_BYTES = 10**9
@@ -54,7 +43,7 @@ class KnownHardware:
     gpu_bytes_per_second: float | None = None
     algorithm: str | None = None
 
-    def with_rails(self, ports: Iterable[Port | RecordedPort]) -> KnownHardware:
+    def with_rails(self, ports: Iterable[RecordedPort]) -> KnownHardware:
         """The hardware with rails and rate of ports where they were not given; rates that differ stay unknown."""
         rails = [port for port in ports if port.rail]
         rates = {port.rate_bytes_per_second for port in rails if port.active}
@@ -81,7 +70,7 @@ class Theory:
 class GradedResult:
     """A measurement with its bound and its grade: `good`, `fair`, `poor`, or empty with the `reason`."""
 
-    row: Measurement
+    row: results.Measurement
     theory: Theory
     grade: str = ""
     reason: str = ""
@@ -94,7 +83,7 @@ class GradedResult:
         return least, most
 
 
-def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> GradedResult:
+def grade(run: results.BenchmarkRun, row: results.Measurement, hardware: KnownHardware) -> GradedResult:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
     if run.form.startswith("perftest"):
         if hardware.rail_bytes_per_second is None:
@@ -113,7 +102,7 @@ def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> Grade
     return _graded(row, theory)
 
 
-def _graded(row: Measurement, theory: Theory) -> GradedResult:
+def _graded(row: results.Measurement, theory: Theory) -> GradedResult:
     """The grade that every algorithm leads to, if there is one."""
     least, most = GradedResult(row, theory).ratios
     all_to_all = theory.tier == NETWORK and row.collective == "alltoall"
@@ -129,12 +118,12 @@ def _graded(row: Measurement, theory: Theory) -> GradedResult:
     return GradedResult(row, theory, "fair")
 
 
-def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: KnownHardware) -> Theory:
+def bound_of(row: results.Measurement, ranks: int | None, nodes: int | None, hardware: KnownHardware) -> Theory:
     """The bound of the bus bandwidth of a collective.
 
     Bus bandwidth is `bus_factor` × S / t, and t is at least bytes / rate on each tier.
     """
-    known = ALGORITHMS.get(row.collective, ())
+    known = results.ALGORITHMS.get(row.collective, ())
     if not known:
         return Theory(missing=() if row.collective else ("--collective",))
     missing = [flag for flag, value in (("--ranks", ranks), ("--nodes", nodes)) if not value]
@@ -142,19 +131,19 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         return Theory(missing=tuple(missing))
     if ranks % nodes:
         return Theory(missing=("--nodes",))
-    algorithm = plain_algorithm(hardware.algorithm or row.algorithm)
+    algorithm = results.plain_algorithm(hardware.algorithm or row.algorithm)
     # in-network reduction needs special switches, and is not what NCCL does by default
-    choices = [algorithm] if algorithm in known else [name for name in known if name != COLLNET]
+    choices = [algorithm] if algorithm in known else [name for name in known if name != results.COLLNET]
     if nodes == 1:
         return _inside_a_node(row, algorithm, hardware)
     rate = _network_rate(row, hardware)
     if rate is None:
         absent = (("--rails", hardware.rails), ("--rate", hardware.rail_bytes_per_second))
         return Theory(missing=tuple(flag for flag, value in absent if not value))
-    factor = bus_factor(row.collective, ranks) or 0.0
+    factor = results.bus_factor(row.collective, ranks) or 0.0
     bounds = []
     for name in choices:
-        sent = node_bytes(row.collective, name, 1.0, ranks, nodes)
+        sent = results.node_bytes(row.collective, name, 1.0, ranks, nodes)
         if sent:
             bounds.append((factor * rate / sent, NETWORK))
             inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_bytes_per_second)
@@ -170,13 +159,13 @@ def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate
     A GPU sends as much as a node with a ring; otherwise as in a ring over the ranks of its node alone.
     """
     members = ranks // nodes
-    if gpu_rate is None or algorithm not in (RING, TREE, HIERARCHICAL) or members == 1:
+    if gpu_rate is None or algorithm not in (RING, results.TREE, HIERARCHICAL) or members == 1:
         return None
-    outer, inner = bus_factor(collective, ranks), bus_factor(collective, members)
+    outer, inner = results.bus_factor(collective, ranks), results.bus_factor(collective, members)
     return gpu_rate if algorithm == RING or not outer or not inner else gpu_rate * outer / inner
 
 
-def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
+def _network_rate(row: results.Measurement, hardware: KnownHardware) -> float | None:
     """The line rate of the rails that an operation can use; SendRecv crosses between nodes from one rank only."""
     if hardware.rail_bytes_per_second is None:
         return None
@@ -185,7 +174,7 @@ def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
     return None if hardware.rails is None else hardware.rails * hardware.rail_bytes_per_second
 
 
-def _inside_a_node(row: Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
+def _inside_a_node(row: results.Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
     if hardware.gpu_bytes_per_second is None:
         return Theory(tier=GPU_LINKS, missing=("--gpu-rate",))
     if row.collective == "all_reduce" and algorithm != RING:
@@ -235,50 +224,3 @@ def find_suspects(rails: Sequence[RecordedPort], shares: Sequence[float | None])
         if rail.identity.gpu_distance in _PATHS:
             found.append(Suspect(name, *_PATHS[rail.identity.gpu_distance]))
     return found
-
-
-def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[BenchmarkFacts, ...]:
-    """The result of the largest size in each run, by the bound that the rails of the node set."""
-    return tuple(_judge_run(run, fabric) for run in runs)
-
-
-def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
-    hardware, name = KnownHardware().with_rails(fabric.ports), run.path.name
-    rows = [grade(run, row, hardware) for row in run.measurements]
-    graded = [one for one in rows if one.grade]
-    if not graded:
-        largest = max(rows, key=lambda one: one.row.size_bytes)
-        missing = sorted({flag for one in rows for flag in one.theory.missing})
-        needs = f"; `ibpulse nccl` takes {names_text(missing)}" if missing else ""
-        return BenchmarkFacts(name, f"{_result(largest)} is not graded: {largest.reason}{needs}.")
-    chosen = max(graded, key=lambda one: (one.row.size_bytes, one.grade == "poor"))
-    poor = chosen.grade == "poor"
-    sentence = f"{_result(chosen)} is {chosen.grade}{_share(chosen)}."
-    return BenchmarkFacts(name, sentence, poor=poor, suspects=tuple(_suspects(fabric)) if poor else ())
-
-
-def _result(judged: GradedResult) -> str:
-    row = judged.row
-    rate = row.bus_bytes_per_second
-    reached = "has no bandwidth" if rate is None else f"at {statistic_text(rate, 'rate')}"
-    return f"{row.collective or 'a collective'} of {statistic_text(row.size_bytes, 'bytes')} {reached}"
-
-
-def _share(judged: GradedResult) -> str:
-    """The share of the bound; of the lower one if the algorithm is unknown."""
-    bound, ratio = judged.theory.low, judged.ratios[1]
-    if bound is None or ratio is None:
-        return ""
-    return f": {percent(ratio)} of the {judged.theory.tier}'s {statistic_text(bound, 'rate')}"
-
-
-def _suspects(fabric: Fabric) -> Iterator[str]:
-    rails = [port for port in fabric.ports if port.rail]
-    recorded = [RecordedPort.of(port, port.source.name if port.source else "", 1) for port in rails]
-    for one in find_suspects(recorded, [None] * len(recorded)):
-        yield f"{one.rail}: {one.kind} ({one.evidence})"
-    paths = {place.device: place.pcie_bytes_per_second for place in fabric.topology.devices}
-    for port in rails:
-        path, rate = paths.get(port.id.device), port.rate_bytes_per_second
-        if path is not None and rate is not None and path < rate:
-            yield f"{port.id}: PCIe link (it carries {link_rate_text(path)}, the port {link_rate_text(rate)})"

@@ -26,17 +26,8 @@ from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.limits import SignalChange, signal_changes
 from ibpulse.core.statistics.steps.runs import find_runs
+from ibpulse.workbench.nccl import results
 from ibpulse.workbench.nccl.grades import GradedResult, KnownHardware, Suspect, find_suspects, grade
-from ibpulse.workbench.nccl.results import (
-    ALGORITHMS,
-    BenchmarkRun,
-    Measurement,
-    RunPlan,
-    explain,
-    explanations,
-    header_factors,
-    node_bytes,
-)
 
 MIN_SAMPLES = 5
 """Shorter trains are not resolved: their duration would be uncertain by more than 40 %."""
@@ -50,7 +41,7 @@ UNMATCHED = 0.15
 class Train:
     """The expected traffic of one row: payload bytes that a node sends with the first algorithm, and its seconds."""
 
-    row: Measurement
+    row: results.Measurement
     sent_bytes: float
     seconds: float
 
@@ -97,27 +88,27 @@ class WireComparison:
     rails: tuple[tuple[str, float | None], ...]
 
 
-def expected_trains(run: BenchmarkRun, ranks: int, nodes: int) -> list[Train]:
+def expected_trains(run: results.BenchmarkRun, ranks: int, nodes: int) -> list[Train]:
     """The trains of a run in order, of rows with a known time; bytes are those of the collective's first algorithm."""
     plan = run.plan
     trains = []
     for row in run.measurements:
-        names = ALGORITHMS.get(row.collective, ())
-        sent = node_bytes(row.collective, names[0], row.size_bytes, ranks, nodes) if names else None
+        names = results.ALGORITHMS.get(row.collective, ())
+        sent = results.node_bytes(row.collective, names[0], row.size_bytes, ranks, nodes) if names else None
         if plan and sent and row.seconds:
             operations = plan.iterations * plan.aggregated + 1
             trains.append(Train(row, sent * operations, row.seconds * operations))
     return trains
 
 
-def total_bytes(run: BenchmarkRun, plan: RunPlan, ranks: int, nodes: int) -> float | None:
+def total_bytes(run: results.BenchmarkRun, plan: results.RunPlan, ranks: int, nodes: int) -> float | None:
     """Payload bytes that a node sends in the whole run, with warm-up and verification; None if that is not known."""
-    names = ALGORITHMS.get(run.measurements[0].collective, ())
+    names = results.ALGORITHMS.get(run.measurements[0].collective, ())
     if not names:
         return None
 
     def sent(size: float) -> float:
-        return node_bytes(run.measurements[0].collective, names[0], size, ranks, nodes) or 0.0
+        return results.node_bytes(run.measurements[0].collective, names[0], size, ranks, nodes) or 0.0
 
     total, size = 0.0, plan.first_bytes
     while 0 < size <= plan.last_bytes:
@@ -141,7 +132,7 @@ def find_bursts(recording: Recording, rows: list[int], active_bytes_per_second: 
 
 
 def align(
-    run: BenchmarkRun, ranks: int, nodes: int, recording: Recording, rows: list[int], threshold: float
+    run: results.BenchmarkRun, ranks: int, nodes: int, recording: Recording, rows: list[int], threshold: float
 ) -> Alignment:
     """The trains of a run in the transmitted traffic of the rails `rows` of a recording."""
     interval = recording.meta.interval_ns / 1e9
@@ -158,8 +149,10 @@ def align(
     moved = rail_bytes[:, lasting].sum(axis=0)
     seconds = (end - first)[lasting].astype(np.float64) * interval
     expected = np.array([[train.sent_bytes, train.seconds] for train in long])
-    low, high = header_factors()
-    factors = [math.sqrt(low * high) * size for size in explanations(long[0].row.collective, ranks, nodes).values()]
+    low, high = results.header_factors()
+    factors = [
+        math.sqrt(low * high) * size for size in results.explanations(long[0].row.collective, ranks, nodes).values()
+    ]
     assigned = (_assign(expected * (factor, 1), moved, seconds, interval) for factor in factors)
     best = min(assigned, key=lambda one: one[0])[1]
     found = []
@@ -197,7 +190,7 @@ def _assign(expected: Floats, moved: Floats, seconds: Floats, interval: float) -
 
 
 def compare_trains(
-    run: BenchmarkRun,
+    run: results.BenchmarkRun,
     ranks: int | None,
     nodes: int | None,
     recording: Recording,
@@ -213,13 +206,13 @@ def compare_trains(
             align(run, ranks, nodes, recording, rows, threshold) if rows else Alignment(problem="it has no rail")
         )
         expected = total_bytes(run, run.plan, ranks, nodes) if run.plan else None
-        factors = {row.collective: explanations(row.collective, ranks, nodes) for row in run.measurements}
+        factors = {row.collective: results.explanations(row.collective, ranks, nodes) for row in run.measurements}
     else:
         problem = "ranks and nodes are unknown; give --ranks and --nodes" if rows else "it has no rail"
         alignment = Alignment(problem=problem)
     layers = {port.identity.link_layer for port in ports}
-    headers = header_factors(layers.pop() if len(layers) == 1 else "", mtu_bytes)
-    causes = (explain(found.ratio, factors[found.train.row.collective], headers) for found in alignment.found)
+    headers = results.header_factors(layers.pop() if len(layers) == 1 else "", mtu_bytes)
+    causes = (results.explain(found.ratio, factors[found.train.row.collective], headers) for found in alignment.found)
     sent = recording.bytes_per_second[rows, 0] * recording.seconds[rows, 0]
     moved = [sum(found.rail_bytes[rail] for found in alignment.found) for rail in range(len(ports))]
     return WireComparison(
@@ -245,7 +238,7 @@ class BenchmarkReport:
     `signals` is what the counters of congestion of the recorded node gained.
     """
 
-    run: BenchmarkRun
+    run: results.BenchmarkRun
     rows: tuple[GradedResult, ...]
     hardware: KnownHardware
     wire: WireComparison | None = None
@@ -254,7 +247,7 @@ class BenchmarkReport:
 
 
 def describe_benchmark(
-    run: BenchmarkRun,
+    run: results.BenchmarkRun,
     hardware: KnownHardware,
     recording: Recording | None = None,
     threshold: float = 0.0,

@@ -25,7 +25,7 @@ from ibpulse.core.recordings.perfetto import GIGA, UNIT
 from ibpulse.workbench.overlap.databases import TraceDatabase, is_database
 from ibpulse.workbench.overlap.events import TraceFile
 from ibpulse.workbench.overlap.exposed import ExposedOnWire
-from ibpulse.workbench.overlap.trace import KinetoTrace
+from ibpulse.workbench.overlap.report import TraceOverlap
 
 # above the largest number of a process on Linux
 PROCESS = (1 << 22) + 1
@@ -66,9 +66,13 @@ class WireClock:
 
 
 def save_merged(
-    trace: KinetoTrace, recording: Recording, rows: list[int], clock: WireClock, output: Path, active: float
+    reports: list[TraceOverlap], recording: Recording, rows: list[int], clock: WireClock, output: Path, active: float
 ) -> None:
-    """Write a trace with the samples of the ports `rows`; bursts are above `active`. Compressed if the name says so."""
+    """Write the trace of some devices with the samples of the ports `rows`; bursts are above `active`.
+
+    Compressed if the name says so.
+    """
+    trace = reports[0].trace
 
     def write(temporary: Path) -> None:
         with ExitStack() as opened:
@@ -78,15 +82,15 @@ def save_merged(
                 packed = gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0)
                 out = cast("IO[bytes]", opened.enter_context(packed))
             file = TraceDatabase(trace.path) if is_database(trace.path) else TraceFile(trace.path)
-            file.copy_with(_wire_events(trace, recording, rows, clock, active), out)
+            file.copy_with(_wire_events(reports, recording, rows, clock, active), out)
 
     write_whole(output, write, TraceError)
 
 
 def _wire_events(
-    trace: KinetoTrace, recording: Recording, rows: list[int], clock: WireClock, active: float
+    reports: list[TraceOverlap], recording: Recording, rows: list[int], clock: WireClock, active: float
 ) -> Iterator[bytes]:
-    back_ns = clock.ahead_ns + trace.base_ns
+    back_ns = clock.ahead_ns + reports[0].trace.base_ns
     samples = NodeSamples(recording.meta, rows)
     samples.add(recording)
     threads = {str(recording.meta.ports[row].id): number for number, row in enumerate(rows, 1)}
@@ -104,11 +108,22 @@ def _wire_events(
                 time_ns = samples.begin_ns + place * recording.meta.interval_ns - back_ns
                 if time_ns >= 0:
                     yield _event("C", name, time_ns, 0, args={UNIT: float(values[place])})
-    for mark in samples.marks(active):
+    for mark in (*samples.marks(active), *_exposed_marks(reports, clock)):
         thread = threads.setdefault(mark.port or mark.track, len(threads) + 1)
         yield from _mark_events(mark, back_ns, thread)
     for name, thread in threads.items():
         yield _event("M", "thread_name", 0, thread, args={"name": name})
+
+
+def _exposed_marks(reports: list[TraceOverlap], clock: WireClock) -> Iterator[Mark]:
+    """Exposed communication of each device, split by the wire."""
+    for report in reports:
+        parts = [("moving", report.wire.moving), ("waiting", report.wire.waiting)] if report.wire else []
+        for name, times in parts:
+            for begin, end in zip(
+                (times.starts + clock.ahead_ns).tolist(), (times.ends + clock.ahead_ns).tolist(), strict=True
+            ):
+                yield Mark(f"exposed, device {report.overlap.device.device}", name, begin, end)
 
 
 def _details(clock: WireClock) -> dict[str, Any]:

@@ -34,12 +34,10 @@ class TraceOverlap:
     @property
     def title(self) -> str:
         """File, rank and device."""
-        return self._named(str(self.trace.path))
-
-    @property
-    def short_title(self) -> str:
-        """Name of the file without its directories, rank and device."""
-        return self._named(self.trace.path.name)
+        rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
+        world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
+        process = "" if self.trace.process is None else f", process {self.trace.process}"
+        return f"{self.trace.path}{process}, device {self.overlap.device.device}{rank}{world}"
 
     @property
     def steps(self) -> list[tuple[TraceStep, ExposedTime, WireSplit | None]]:
@@ -52,12 +50,6 @@ class TraceOverlap:
         """Each communicator with its times, and exposed time split by the wire."""
         splits = self.wire.communicators if self.wire else [None] * len(self.overlap.communicators)
         return [*zip(self.overlap.communicators, splits, strict=True)]
-
-    def _named(self, file: str) -> str:
-        rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
-        world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
-        process = "" if self.trace.process is None else f", process {self.trace.process}"
-        return f"{file}{process}, device {self.overlap.device.device}{rank}{world}"
 
 
 def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:

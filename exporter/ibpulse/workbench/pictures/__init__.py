@@ -7,7 +7,7 @@ heatmap, distribution   two kinds of still pictures
 still    pictures of recordings, with the key numbers of their reports
 layout   the static parts of an animation, and the positions of the moving ones
 animation  the frames of an animation, as GIF or MP4
-steps, trace   predicted steps; a trace of the profiler above the wire
+steps    predicted steps
 """
 
 from __future__ import annotations
@@ -17,18 +17,9 @@ from typing import TYPE_CHECKING
 from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
-    from ibpulse.workbench.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps
-    from ibpulse.workbench.pictures.trace import save_trace_picture
+    from ibpulse.workbench.pictures.steps import PredictedPicture, save_predicted_steps
 
-__all__ = ["PredictedPicture", "predicted_steps_url", "save_predicted_steps", "save_trace_picture"]
+__all__ = ["PredictedPicture", "save_predicted_steps"]
 
-__getattr__ = late_names(
-    __name__,
-    {
-        "PredictedPicture": "steps",
-        "predicted_steps_url": "steps",
-        "save_predicted_steps": "steps",
-        "save_trace_picture": "trace",
-    },
-)
+__getattr__ = late_names(__name__, {"PredictedPicture": "steps", "save_predicted_steps": "steps"})
 """Matplotlib is optional and slow to import."""

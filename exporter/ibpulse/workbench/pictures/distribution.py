@@ -10,24 +10,8 @@ import numpy as np
 from ibpulse.base.text import duration_text, threshold_text
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.steps.runs import RunLengths, find_bursts, find_survival
+from ibpulse.workbench.pictures import panels
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import (
-    LARGE,
-    LINE_STEP,
-    SEPARATOR,
-    SMALL,
-    THEMES,
-    Axes,
-    Colours,
-    Figure,
-    Page,
-    matplotlib,
-    plain,
-    run_parts,
-    settings,
-    ticker,
-    wrap,
-)
 from ibpulse.workbench.pictures.run import PictureRun, Scale, choose_scale
 
 BINS = 50
@@ -35,16 +19,16 @@ STYLES = ("-", "--", "-.", ":")
 LEFT, RIGHT, BETWEEN, HEIGHT, TITLE, AXIS, LINE = 0.75, 0.2, 0.85, 1.9, 0.35, 0.6, 0.42
 
 
-def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
+def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> panels.Figure:
     """The picture of up to four runs: histogram, cumulative share, burst lengths, gap lengths."""
-    scale, colours = choose_scale(runs, options), THEMES[options.theme]
-    with matplotlib.rc_context(settings(colours)):
+    scale, colours = choose_scale(runs, options), panels.THEMES[options.theme]
+    with panels.matplotlib.rc_context(panels.settings(colours)):
         active = options.active_bytes_per_second
         summaries = [_summary(run, active, options.width_inches - LEFT - RIGHT) for run in runs]
-        tops = np.cumsum([0.12, *(LINE + LINE_STEP * (len(lines) - 1) for lines in summaries)]).tolist()
+        tops = np.cumsum([0.12, *(LINE + panels.LINE_STEP * (len(lines) - 1) for lines in summaries)]).tolist()
         heads = tops[-1] + 0.03
         height = heads + 2 * (TITLE + HEIGHT + AXIS) + 0.25
-        page = Page(options.width_inches, height, options.dpi, colours)
+        page = panels.Page(options.width_inches, height, options.dpi, colours)
         width = (page.width - LEFT - RIGHT - BETWEEN) / 2
         first, second = (
             [page.axes(left, top, width, HEIGHT) for left in (LEFT, LEFT + width + BETWEEN)]
@@ -55,25 +39,25 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
         _draw_samples(first[0], first[1], runs, scale, options, colours)
         _draw_lengths(second[0], second[1], runs, active, colours)
         for axes in (*first, *second):
-            plain(axes)
+            panels.plain(axes)
         foot = [
             f"active: above {threshold_text(active)}",
             options.directions_text,
             "1 GB = 10⁹ bytes",
             "missing data is excluded; runs cut off count as at least so long",
         ]
-        page.write(0.15, height - 0.22, SEPARATOR.join(foot), SMALL, color=colours.faint)
+        page.write(0.15, height - 0.22, panels.SEPARATOR.join(foot), panels.SMALL, color=colours.faint)
     return page.figure
 
 
-def _draw_head(page: Page, top: float, place: int, run: PictureRun, summary: Sequence[str]) -> None:
+def _draw_head(page: panels.Page, top: float, place: int, run: PictureRun, summary: Sequence[str]) -> None:
     """Name and line of a run, the legend of all four plots, and its summary."""
     line = page.axes(0.15, top + 0.06, 0.45, 0.1)
     line.axhline(0.5, color=page.colours.runs[place], linestyle=STYLES[place], linewidth=2.4)
     line.set_axis_off()
-    page.write(LEFT, top, run.name, LARGE, weight="bold")
+    page.write(LEFT, top, run.name, panels.LARGE, weight="bold")
     for number, text in enumerate(summary):
-        page.write(LEFT, top + 0.21 + LINE_STEP * number, text, SMALL, color=page.colours.faint)
+        page.write(LEFT, top + 0.21 + panels.LINE_STEP * number, text, panels.SMALL, color=page.colours.faint)
 
 
 def _summary(run: PictureRun, active: float, width: float) -> list[str]:
@@ -84,16 +68,21 @@ def _summary(run: PictureRun, active: float, width: float) -> list[str]:
     values, seconds = _known(run.node.bandwidth, run.node.seconds)
     silent = 100 * seconds[values == 0].sum() / max(seconds.sum(), 1e-300)
     parts = [
-        *run_parts(run),
+        *panels.run_parts(run),
         *chosen,
         f"no traffic {silent:.1f} % of the time",
         *([] if run.too_much_missing else [f"{least}{bursts} whole bursts, {gaps} whole gaps"]),
     ]
-    return wrap(parts, width)
+    return panels.wrap(parts, width)
 
 
 def _draw_samples(
-    left: Axes, right: Axes, runs: Sequence[PictureRun], scale: Scale, options: PictureOptions, colours: Colours
+    left: panels.Axes,
+    right: panels.Axes,
+    runs: Sequence[PictureRun],
+    scale: Scale,
+    options: PictureOptions,
+    colours: panels.Colours,
 ) -> None:
     """Histogram and cumulative share, by time: each sample has the weight of its seconds."""
     edges = np.linspace(0.0, scale.node, BINS + 1)
@@ -127,7 +116,9 @@ def _known(values: Floats, seconds: Floats) -> tuple[Floats, Floats]:
     return values[known], seconds[known]
 
 
-def _draw_lengths(left: Axes, right: Axes, runs: Sequence[PictureRun], active: float, colours: Colours) -> None:
+def _draw_lengths(
+    left: panels.Axes, right: panels.Axes, runs: Sequence[PictureRun], active: float, colours: panels.Colours
+) -> None:
     """The share of bursts, and of gaps, by minimum length; without runs that miss too many samples."""
     drawn = [(place, find_lengths(run, active)) for place, run in enumerate(runs) if not run.too_much_missing]
     omitted = [f"not drawn: too much of {run.name} is missing" for run in runs if run.too_much_missing]
@@ -137,15 +128,15 @@ def _draw_lengths(left: Axes, right: Axes, runs: Sequence[PictureRun], active: f
         if known.size:
             axes.set_xscale("log")
             axes.set_xlim(known.min() / 1.25, known.max() * 1.25)
-            axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_minor_locator(ticker.NullLocator())
-            axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_major_locator(panels.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_minor_locator(panels.ticker.NullLocator())
+            axes.xaxis.set_major_formatter(panels.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         for place, times, share in curves:
             style: dict[str, Any] = {"color": colours.runs[place], "linestyle": STYLES[place], "linewidth": 1.6}
             axes.plot(times, share, drawstyle="steps-pre", **style)
         if omitted:
             corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
-            axes.text(0.98, 0.96, "\n".join(omitted), fontsize=SMALL, color=colours.text, **corner)
+            axes.text(0.98, 0.96, "\n".join(omitted), fontsize=panels.SMALL, color=colours.text, **corner)
         axes.set_xlabel(f"length of {what} (ms)")
         axes.set_ylabel(f"share of {what} at least\nthis long (%)")
         axes.set_ylim(0.0, 103.0)

@@ -6,34 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ibpulse.base.text import duration_text
+from ibpulse.workbench.pictures import panels
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import (
-    LEGEND_INCHES,
-    LINE_INCHES,
-    LINE_STEP,
-    SMALL,
-    STRIP_INCHES,
-    THEMES,
-    Axes,
-    EventMarks,
-    Figure,
-    Page,
-    draw_colour_bar,
-    draw_node,
-    draw_rows,
-    draw_signs,
-    explain_runs,
-    explain_signs,
-    facts_inches,
-    gather_marks,
-    hatch_missing,
-    head_lines,
-    label_inches,
-    matplotlib,
-    settings,
-    ticker,
-    wrap,
-)
 from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, choose_scale, reduce
 
 MAX_MARKS = 8
@@ -52,16 +26,16 @@ class _Plan:
     maps: tuple[str, ...]
     head: float
     reduced: bool
-    marks: tuple[EventMarks, ...]
+    marks: tuple[panels.EventMarks, ...]
     signs: float
 
     @property
     def maps_top(self) -> float:
-        return self.head + (STRIP_INCHES if any(self.marks) else 0.0)
+        return self.head + (panels.STRIP_INCHES if any(self.marks) else 0.0)
 
     @property
     def node_top(self) -> float:
-        return self.signs_top + self.signs + TITLE + (LINE_INCHES if self.reduced else 0.0)
+        return self.signs_top + self.signs + TITLE + (panels.LINE_INCHES if self.reduced else 0.0)
 
     @property
     def signs_top(self) -> float:
@@ -78,39 +52,41 @@ class _Plan:
         return -(-count // rows)
 
 
-def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
+def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> panels.Figure:
     """The picture of one or two runs.
 
     A run with more samples than fit gets two maps: the highest sample and the mean of each column.
     """
-    scale, colours = choose_scale(runs, options), THEMES[options.theme]
-    with matplotlib.rc_context(settings(colours)):
+    scale, colours = choose_scale(runs, options), panels.THEMES[options.theme]
+    with panels.matplotlib.rc_context(panels.settings(colours)):
         plan = _make_plan(runs, options)
-        marks_top = plan.facts_top + max(facts_inches(run, plan.facts(run)) for run in runs)
+        marks_top = plan.facts_top + max(panels.facts_inches(run, plan.facts(run)) for run in runs)
         below = (
-            marks_top + LINE_STEP * max(len(marks.lines) for marks in plan.marks) + (GAP if any(plan.marks) else 0.0)
+            marks_top
+            + panels.LINE_STEP * max(len(marks.lines) for marks in plan.marks)
+            + (GAP if any(plan.marks) else 0.0)
         )
-        foot = wrap(_foot(runs, scale), options.width_inches - 2 * MARGIN)
-        foot_top = below + LEGEND_INCHES * (2 if plan.signs else 1)
-        height = foot_top + LINE_STEP * len(foot) + 0.12
-        page = Page(options.width_inches, height, options.dpi, colours)
+        foot = panels.wrap(_foot(runs, scale), options.width_inches - 2 * MARGIN)
+        foot_top = below + panels.LEGEND_INCHES * (2 if plan.signs else 1)
+        height = foot_top + panels.LINE_STEP * len(foot) + 0.12
+        page = panels.Page(options.width_inches, height, options.dpi, colours)
         for left, run, marks in zip(plan.lefts, runs, plan.marks, strict=True):
             page.head(left, 0.12, run, plan.width, plan.width)
             _draw_maps(page, plan, left, run, scale, options)
             axes = _draw_node(page, plan, left, run, scale, options)
             if marks:
                 marks.draw_lines(axes, colours)
-                marks.draw_strip(page.axes(left, plan.head + TITLE, plan.width, STRIP_INCHES), colours)
+                marks.draw_strip(page.axes(left, plan.head + TITLE, plan.width, panels.STRIP_INCHES), colours)
                 marks.write(page, left, marks_top)
             page.facts(left, plan.facts_top, plan.width, run, plan.facts(run))
         bar = len(plan.maps) * (TITLE + plan.rows) - TITLE
         where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
-        draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
-        explain_runs(page, MARGIN, below, runs)
+        panels.draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
+        panels.explain_runs(page, MARGIN, below, runs)
         if plan.signs:
-            explain_signs(page, MARGIN, below + LEGEND_INCHES, runs)
+            panels.explain_signs(page, MARGIN, below + panels.LEGEND_INCHES, runs)
         for line, text in enumerate(foot):
-            page.write(MARGIN, foot_top + LINE_STEP * line, text, SMALL, color=colours.faint)
+            page.write(MARGIN, foot_top + panels.LINE_STEP * line, text, panels.SMALL, color=colours.faint)
     return page.figure
 
 
@@ -120,20 +96,22 @@ def _most_columns(width_inches: float, dpi: int) -> int:
 
 
 def _make_plan(runs: Sequence[PictureRun], options: PictureOptions) -> _Plan:
-    labels = label_inches(runs)
+    labels = panels.label_inches(runs)
     room = options.width_inches - MARGIN - RIGHT
     width = (room - labels * len(runs) - BETWEEN * (len(runs) - 1)) / len(runs)
     lefts = tuple(MARGIN + labels + place * (width + BETWEEN + labels) for place in range(len(runs)))
     reduced = any(run.ticks > _most_columns(width, options.dpi) for run in runs)
-    head = HEAD + 0.16 * (max(len(head_lines(run, width)) for run in runs) - 1)
+    head = HEAD + 0.16 * (max(len(panels.head_lines(run, width)) for run in runs) - 1)
     maps = {"both": ("max", "mean"), "max": ("max",), "mean": ("mean",)}[options.statistic] if reduced else ("max",)
-    marks = tuple(gather_marks(run, width, MAX_MARKS) for run in runs)
+    marks = tuple(panels.gather_marks(run, width, MAX_MARKS) for run in runs)
     rows = max(MIN_ROWS, ROW * max(len(run.ports) for run in runs))
     signs = SIGN * max(len(run.ports) for run in runs) if any(run.signs for run in runs) else 0.0
     return _Plan(lefts, width, rows, maps, head, reduced, marks, signs)
 
 
-def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> None:
+def _draw_maps(
+    page: panels.Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions
+) -> None:
     columns = reduce(
         scale.of_ports(run),
         run.seconds,
@@ -144,14 +122,16 @@ def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Sca
     for place, statistic in enumerate(plan.maps):
         top = plan.maps_top + place * (TITLE + plan.rows) + TITLE
         above = 0.2 + (plan.maps_top - plan.head if not place else 0.0)
-        page.write(left, top - above, _title(run, columns, statistic, options.row), SMALL)
+        page.write(left, top - above, _title(run, columns, statistic, options.row), panels.SMALL)
         axes = page.axes(left, top, plan.width, plan.rows)
-        hatch_missing(axes, page.colours)
-        draw_rows(axes, run, columns, statistic, scale.port, page.colours)
+        panels.hatch_missing(axes, page.colours)
+        panels.draw_rows(axes, run, columns, statistic, scale.port, page.colours)
         axes.tick_params(axis="x", labelbottom=False, length=0)
     if run.signs:
-        page.write(left, plan.signs_top - 0.2, f"signs of what limited transmit, a line per {options.row}", SMALL)
-        draw_signs(page.axes(left, plan.signs_top, plan.width, plan.signs), run, columns.ticks, page.colours)
+        page.write(
+            left, plan.signs_top - 0.2, f"signs of what limited transmit, a line per {options.row}", panels.SMALL
+        )
+        panels.draw_signs(page.axes(left, plan.signs_top, plan.width, plan.signs), run, columns.ticks, page.colours)
 
 
 def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:
@@ -164,13 +144,15 @@ def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:
     return f"mean of each column of {column}"
 
 
-def _draw_node(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> Axes:
+def _draw_node(
+    page: panels.Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions
+) -> panels.Axes:
     axes = page.axes(left, plan.node_top, plan.width, NODE)
-    columns = draw_node(axes, run, scale, _most_columns(plan.width, options.dpi), page.colours)
+    columns = panels.draw_node(axes, run, scale, _most_columns(plan.width, options.dpi), page.colours)
     axes.set_ylim(0.0, scale.node)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
-    above = 0.2 + (LINE_INCHES if plan.reduced else 0.0)
-    page.write(left, plan.node_top - above, f"{options.total} {scale.label}, {options.directions_text}", SMALL)
+    axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(4))
+    above = 0.2 + (panels.LINE_INCHES if plan.reduced else 0.0)
+    page.write(left, plan.node_top - above, f"{options.total} {scale.label}, {options.directions_text}", panels.SMALL)
     if columns.ticks > 1:
         axes.legend(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderpad=0.2, borderaxespad=0, handlelength=1.4

@@ -14,32 +14,8 @@ import numpy as np
 from ibpulse.base.text import duration_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Pixels
+from ibpulse.workbench.pictures import panels
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import (
-    COLOUR_MAP,
-    DOWN_INCHES,
-    DOWN_ROWS,
-    LEGEND_INCHES,
-    LINE_STEP,
-    SMALL,
-    STRIP_INCHES,
-    THEMES,
-    Axes,
-    Colours,
-    EventMarks,
-    Image,
-    Page,
-    draw_arrow,
-    draw_node,
-    explain_runs,
-    gather_marks,
-    label_inches,
-    matplotlib,
-    plain,
-    settings,
-    ticker,
-    wrap,
-)
 from ibpulse.workbench.pictures.run import PictureRun, Scale
 
 # positions in the palette: the colour map, then single colours, then shades from background to text, then the rest
@@ -95,41 +71,52 @@ class Layout:
 
 def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: PictureOptions) -> Layout:
     """The layout of the runs, one above the other."""
-    colours = THEMES[options.theme]
-    with matplotlib.rc_context(settings(colours)):
-        labels = label_inches(runs)
+    colours = panels.THEMES[options.theme]
+    with panels.matplotlib.rc_context(panels.settings(colours)):
+        labels = panels.label_inches(runs)
         width = options.width_inches - RIGHT - MARGIN - labels
-        marks = [gather_marks(run, width, MAX_MARKS) for run in runs]
+        marks = [panels.gather_marks(run, width, MAX_MARKS) for run in runs]
         heights = [_band_inches(run, found) for run, found in zip(runs, marks, strict=True)]
         tops = np.cumsum([0.1, *heights]).tolist()
         bands = [
-            _place_band(run, labels, top, STRIP_INCHES if found else 0.0, options)
+            _place_band(run, labels, top, panels.STRIP_INCHES if found else 0.0, options)
             for run, found, top in zip(runs, marks, tops, strict=False)
         ]
         foot = _foot(runs, bands, scale, options)
-        page = Page(options.width_inches, tops[-1] + LEGEND_INCHES + LINE_STEP * len(foot) + 0.12, options.dpi, colours)
+        page = panels.Page(
+            options.width_inches,
+            tops[-1] + panels.LEGEND_INCHES + panels.LINE_STEP * len(foot) + 0.12,
+            options.dpi,
+            colours,
+        )
         bars = []
         for run, band, found, top in zip(runs, bands, marks, tops, strict=False):
             _draw_band(page, band, run, scale, top, options)
             _draw_timeline(page, band.timeline, run, scale, found)
             bars.append(_draw_scale(page, band, scale, options))
-        explain_runs(page, MARGIN, tops[-1], runs)
+        panels.explain_runs(page, MARGIN, tops[-1], runs)
         for line, text in enumerate(foot):
-            page.write(MARGIN, tops[-1] + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
+            page.write(
+                MARGIN,
+                tops[-1] + panels.LEGEND_INCHES + panels.LINE_STEP * line,
+                text,
+                panels.SMALL,
+                color=colours.faint,
+            )
         picture = _rasterize(page)
     palette, base = _quantize(picture, colours)
     for bar in bars:
         levels = np.linspace(LEVELS - 1, 0, bar.height).round().astype(np.uint8)
         base[bar.top : bar.top + bar.height, bar.left : bar.left + bar.width] = levels[:, None]
-    return Layout(base, palette, tuple(bands), round(SMALL * options.dpi / 72))
+    return Layout(base, palette, tuple(bands), round(panels.SMALL * options.dpi / 72))
 
 
 def _rows_inches(run: PictureRun) -> float:
     return max(MIN_ROWS, ROW * len(run.ports))
 
 
-def _band_inches(run: PictureRun, marks: EventMarks) -> float:
-    events = STRIP_INCHES + LINE_STEP * len(marks.lines) + GAP if marks else 0.0
+def _band_inches(run: PictureRun, marks: panels.EventMarks) -> float:
+    events = panels.STRIP_INCHES + panels.LINE_STEP * len(marks.lines) + GAP if marks else 0.0
     return HEAD + _rows_inches(run) + AXIS + TIMELINE + AXIS + TITLE + events
 
 
@@ -145,62 +132,64 @@ def _place_band(run: PictureRun, labels: float, top: float, strip: float, option
     below = bars.top + bars.height + round((AXIS + strip) * dpi)
     timeline = Rect(left, below, right - left, round(TIMELINE * dpi))
     text = Rect(begin, round((top + 0.02) * dpi), options.width_pixels - begin - 4, round(0.22 * dpi))
-    line = max(2, round(min(DOWN_ROWS * row, DOWN_INCHES * dpi)))
+    line = max(2, round(min(panels.DOWN_ROWS * row, panels.DOWN_INCHES * dpi)))
     return Band(bars, rails, timeline, text, row, (row - line) // 2, line, ticks, max(1, shown // ticks))
 
 
-def _draw_band(page: Page, band: Band, run: PictureRun, scale: Scale, top: float, options: PictureOptions) -> None:
+def _draw_band(
+    page: panels.Page, band: Band, run: PictureRun, scale: Scale, top: float, options: PictureOptions
+) -> None:
     page.head(MARGIN, top, run, band.text.left / options.dpi - MARGIN, page.width)
     bars = _axes(page, band.bars)
     bars.set_xlim(0.0, scale.port)
     bars.set_ylim(len(run.ports), 0.0)
     bars.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
     bars.tick_params(axis="y", length=0)
-    bars.xaxis.set_major_locator(ticker.MaxNLocator(4))
-    bars.set_xlabel(f"rail now ({scale.sign})", fontsize=SMALL)
-    plain(bars, grid=False)
+    bars.xaxis.set_major_locator(panels.ticker.MaxNLocator(4))
+    bars.set_xlabel(f"rail now ({scale.sign})", fontsize=panels.SMALL)
+    panels.plain(bars, grid=False)
     rails = _axes(page, band.rails)
     shown_seconds = band.columns * band.ticks * run.interval_seconds
     rails.set_xlim(-shown_seconds, 0.0)
     rails.set_yticks([])
-    rails.xaxis.set_major_locator(ticker.MaxNLocator(5))
-    rails.set_xlabel("time before now (s)", fontsize=SMALL)
+    rails.xaxis.set_major_locator(panels.ticker.MaxNLocator(5))
+    rails.set_xlabel("time before now (s)", fontsize=panels.SMALL)
 
 
-def _draw_timeline(page: Page, place: Rect, run: PictureRun, scale: Scale, marks: EventMarks) -> None:
+def _draw_timeline(page: panels.Page, place: Rect, run: PictureRun, scale: Scale, marks: panels.EventMarks) -> None:
     axes = _axes(page, place)
-    draw_node(axes, run, scale, place.width, page.colours)
+    panels.draw_node(axes, run, scale, place.width, page.colours)
     # room for the mark of the span shown above
     axes.set_ylim(0.0, scale.node * 1.1)
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(3))
-    axes.set_ylabel(f"node ({scale.sign})", fontsize=SMALL)
-    axes.xaxis.label.set_fontsize(SMALL)
+    axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(3))
+    axes.set_ylabel(f"node ({scale.sign})", fontsize=panels.SMALL)
+    axes.xaxis.label.set_fontsize(panels.SMALL)
     if marks:
         dpi = page.figure.dpi
-        height = round(STRIP_INCHES * dpi)
+        height = round(panels.STRIP_INCHES * dpi)
         marks.draw_lines(axes, page.colours)
         marks.draw_strip(_axes(page, Rect(place.left, place.top - height, place.width, height)), page.colours)
         marks.write(page, place.left / dpi, (place.top + place.height) / dpi + AXIS)
 
 
-def _draw_scale(page: Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
+def _draw_scale(page: panels.Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
     """The colour scale; returns the rectangle to fill."""
     dpi = options.dpi
     place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
     axes = _axes(page, place)
     axes.set_ylim(0.0, scale.port)
     if scale.exceeded:
-        draw_arrow(axes)
+        panels.draw_arrow(axes)
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
-    axes.set_ylabel(f"rail ({scale.sign})", fontsize=SMALL)
+    axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(4))
+    axes.set_ylabel(f"rail ({scale.sign})", fontsize=panels.SMALL)
     axes.spines[:].set_visible(False)
     return place
 
 
-def _axes(page: Page, place: Rect) -> Axes:
+def _axes(page: panels.Page, place: Rect) -> panels.Axes:
     dpi = page.figure.dpi
     return page.axes(place.left / dpi, place.top / dpi, place.width / dpi, place.height / dpi)
 
@@ -219,21 +208,21 @@ def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], scale: Scale, optio
         f"line: mean, pale: highest {tick} sample" if reduced else "",
         scale.exceeded,
     ]
-    return wrap([part for part in parts if part], options.width_inches - 2 * MARGIN)
+    return panels.wrap([part for part in parts if part], options.width_inches - 2 * MARGIN)
 
 
-def _rasterize(page: Page) -> Pixels:
+def _rasterize(page: panels.Page) -> Pixels:
     buffer = io.BytesIO()
     page.figure.savefig(buffer, format="png")
-    return np.asarray(Image.open(buffer).convert("RGB"))
+    return np.asarray(panels.Image.open(buffer).convert("RGB"))
 
 
-def _quantize(picture: Pixels, colours: Colours) -> tuple[Pixels, Pixels]:
+def _quantize(picture: Pixels, colours: panels.Colours) -> tuple[Pixels, Pixels]:
     """The palette, and the picture as indices into it; the colours of legend and scale are exact."""
-    drawn = Image.fromarray(picture).quantize(256 - REST, dither=Image.Dither.NONE)
+    drawn = panels.Image.fromarray(picture).quantize(256 - REST, dither=panels.Image.Dither.NONE)
     own = np.array(drawn.getpalette(), dtype=np.uint8).reshape(-1, 3)
     palette = np.zeros((256, 3), dtype=np.uint8)
-    palette[:LEVELS] = np.round(255 * matplotlib.colormaps[COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3])
+    palette[:LEVELS] = np.round(255 * panels.matplotlib.colormaps[panels.COLOUR_MAP](np.linspace(0, 1, LEVELS))[:, :3])
     singles = (
         colours.background,
         colours.hole,

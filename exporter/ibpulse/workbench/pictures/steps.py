@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 from ibpulse.core.arrays import Floats
 from ibpulse.workbench.models.prediction import StepTimeline
+from ibpulse.workbench.pictures import panels
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import (
-    LARGE,
-    SMALL,
-    THEMES,
-    Axes,
-    Colours,
-    Figure,
-    Page,
-    matplotlib,
-    plain,
-    save_figure,
-    settings,
-)
 
 LEFT, RIGHT, TOP, HEIGHT, BOTTOM = 0.75, 0.25, 0.6, 2.6, 0.75
 STEPS = 2
@@ -53,22 +39,14 @@ class PredictedPicture:
 
 def save_predicted_steps(picture: PredictedPicture, output: Path, options: PictureOptions) -> None:
     """Draw the picture into a PNG or SVG file."""
-    save_figure(draw_predicted_steps(picture, options), output, options.theme)
+    panels.save_figure(draw_predicted_steps(picture, options), output, options.theme)
 
 
-def predicted_steps_url(picture: PredictedPicture, options: PictureOptions) -> str:
-    """The picture as a data URL for a page."""
-    out = BytesIO()
-    with matplotlib.rc_context(settings(THEMES[options.theme])):
-        draw_predicted_steps(picture, options).savefig(out, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode()
-
-
-def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> Figure:
+def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> panels.Figure:
     """The area of one reading, or the band between the least and the greatest of several; a line of the measured."""
-    colours = THEMES[options.theme]
-    with matplotlib.rc_context(settings(colours)):
-        page = Page(options.width_inches, TOP + HEIGHT + BOTTOM, options.dpi, colours)
+    colours = panels.THEMES[options.theme]
+    with panels.matplotlib.rc_context(panels.settings(colours)):
+        page = panels.Page(options.width_inches, TOP + HEIGHT + BOTTOM, options.dpi, colours)
         axes = page.axes(LEFT, TOP, page.width - LEFT - RIGHT, HEIGHT)
         sample = picture.sample_seconds
         count = picture.measured.size or math.ceil(STEPS * picture.timelines[0].period / sample)
@@ -84,18 +62,18 @@ def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> 
         axes.set_xlabel("time (s)")
         axes.set_ylabel("GB/s, sent and received")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
-        plain(axes)
-        page.write(LEFT, 0.12, picture.title, LARGE, weight="bold")
+        panels.plain(axes)
+        page.write(LEFT, 0.12, picture.title, panels.LARGE, weight="bold")
         foot = f"samples of {sample * 1e3:g} ms, node, transmit + receive"
         if picture.measured.size:
             foot += "; the phase of the prediction is the one that fits best"
         if picture.not_drawn:
             foot += f"; {picture.not_drawn}"
-        page.write(LEFT, TOP + HEIGHT + BOTTOM - 0.25, foot, SMALL, color=colours.faint)
+        page.write(LEFT, TOP + HEIGHT + BOTTOM - 0.25, foot, panels.SMALL, color=colours.faint)
     return page.figure
 
 
-def _draw_predicted(axes: Axes, edges: Floats, rows: Floats, colours: Colours) -> None:
+def _draw_predicted(axes: panels.Axes, edges: Floats, rows: Floats, colours: panels.Colours) -> None:
     several = len(rows) > 1
     label = f"predicted, range of {len(rows)} readings" if several else "predicted"
     least = rows.min(axis=0) if several else 0.0

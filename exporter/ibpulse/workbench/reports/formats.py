@@ -22,21 +22,9 @@ from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
 from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.workbench.reports import table
 from ibpulse.workbench.reports.comparison import Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run
-from ibpulse.workbench.reports.table import (
-    Cell,
-    TableSection,
-    about,
-    columns,
-    missing_text,
-    moment_sections,
-    next_notes,
-    remarks,
-    sections,
-    simulated_text,
-    step_notes,
-)
 
 TEMPLATE = Path(__file__).parent / "report.html.j2"
 MAX_WIDTH = 120
@@ -51,7 +39,7 @@ def render_json(report: Report) -> str:
     """The report as one JSON object; unknown values are null."""
     options = report.options
     members = {
-        "missing": missing_text(report),
+        "missing": table.missing_text(report),
         "options": {
             "trim": options.trim,
             "active_bytes_per_second": options.active_bytes_per_second,
@@ -171,25 +159,20 @@ def _instant(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
-def _warnings(report: Report) -> list[str]:
-    """Sentences that stand before everything else."""
-    return [text for text in (missing_text(report), simulated_text(report)) if text]
-
-
 def render_markdown(report: Report) -> str:
     """The report as one table; significant changes are bold."""
-    heads = columns(report)
+    heads = table.columns(report)
     lines = [_row("", [escape(head) for head in heads]), _row("---", ["---:"] * len(heads))]
-    for section in sections(report):
+    for section in table.sections(report):
         lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
         lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
-    for notes in (*moment_sections(report), *step_notes(report)):
+    for notes in (*table.moment_sections(report), *table.step_notes(report)):
         lines += _list(notes)
-    abouts = [f"- {escape(about(run))}" for run in report.runs]
-    abouts += [f"- {escape(remark)}" for remark in remarks(report)]
-    for notes in next_notes(report):
+    abouts = [f"- {escape(table.about(run))}" for run in report.runs]
+    abouts += [f"- {escape(remark)}" for remark in table.remarks(report)]
+    for notes in table.next_notes(report):
         abouts += _list(notes)
-    head = [line for text in _warnings(report) for line in (f"**{escape(text)}**", "")]
+    head = [line for text in table.warnings(report) for line in (f"**{escape(text)}**", "")]
     return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
 
 
@@ -205,7 +188,7 @@ def escape(text: str) -> str:
     return text
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: table.Cell) -> str:
     text = escape(cell.text)
     return f"**{text}** \\*" if cell.differs else text
 
@@ -233,11 +216,16 @@ def render_page(
         TEMPLATE,
         traces=[(f"{name}.perfetto.gz", _trace_url(each, ports)) for name, each in named if _is_short(each)],
         picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
-        warnings=_warnings(report),
-        abouts=[about(run) for run in report.runs],
-        columns=columns(report),
-        sections=sections(report),
-        notes=[*moment_sections(report), *step_notes(report), Section(lines=remarks(report)), *next_notes(report)],
+        warnings=table.warnings(report),
+        abouts=[table.about(run) for run in report.runs],
+        columns=table.columns(report),
+        sections=table.sections(report),
+        notes=[
+            *table.moment_sections(report),
+            *table.step_notes(report),
+            Section(lines=table.remarks(report)),
+            *table.next_notes(report),
+        ],
     )
 
 
@@ -256,14 +244,14 @@ def _inline(png: bytes) -> str:
 
 def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
-    heads = [_short(escape_controls(head)) for head in columns(report)]
-    found = sections(report)
-    heading = [wrap(text) for text in (*_warnings(report), *map(about, report.runs))]
+    heads = [_short(escape_controls(head)) for head in table.columns(report)]
+    found = table.sections(report)
+    heading = [wrap(text) for text in (*table.warnings(report), *map(table.about, report.runs))]
     parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
-    parts += map(_notes, (*moment_sections(report), *step_notes(report)))
-    parts.append("\n".join(map(wrap, remarks(report))))
-    parts += map(_notes, next_notes(report))
+    parts += map(_notes, (*table.moment_sections(report), *table.step_notes(report)))
+    parts.append("\n".join(map(wrap, table.remarks(report))))
+    parts += map(_notes, table.next_notes(report))
     return "\n\n".join(parts) + "\n"
 
 
@@ -275,7 +263,7 @@ def _short(head: str) -> str:
     return head if len(head) <= MAX_NAME else "…" + head[1 - MAX_NAME :]
 
 
-def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:
+def _groups(heads: Sequence[str], found: Sequence[table.TableSection]) -> list[list[int]]:
     """Groups of columns that fit next to each other: the first run in each group, with as many others as possible."""
     groups: list[list[int]] = [[0]]
     for other in range(1, len(heads), 2):
@@ -286,11 +274,11 @@ def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[in
     return groups
 
 
-def _marked(cell: Cell) -> str:
+def _marked(cell: table.Cell) -> str:
     return cell.text + MARK if cell.differs else cell.text
 
 
-def _table(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> str:
+def _table(heads: Sequence[str], found: Sequence[table.TableSection], chosen: Sequence[int]) -> str:
     rows = iter(_aligned(heads, found, chosen))
     lines = [next(rows)]
     for section in found:
@@ -298,7 +286,7 @@ def _table(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence
     return "\n".join(lines)
 
 
-def _aligned(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> list[str]:
+def _aligned(heads: Sequence[str], found: Sequence[table.TableSection], chosen: Sequence[int]) -> list[str]:
     """The heads and the lines of all sections, in columns of the same width."""
     lines = (line for section in found for line in section.lines)
     rows = [[f"  {line.label}", *(_marked(line.cells[column]) for column in chosen)] for line in lines]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -14,12 +14,12 @@ from ibpulse.base.units import format_duration
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.statistics.recorded import StepStatistics, UnitStatistics
 from ibpulse.core.statistics.span import SpanStatistics
-from ibpulse.core.statistics.steps.runs import RunStatistics
 
 Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
 Value = float | int | str | tuple[str, ...] | None
 Missing = Literal["any", "few", "none"]
 STEPS = "Steps"
+VARIATION = "burstiness_cv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,6 @@ class ReportRow:
     key: str
     label: str
     unit: Unit
-    definition: str
     of_span: Callable[[SpanStatistics], Value | Floats] | None = None
     of_units: Callable[[UnitStatistics], Floats] | None = None
     of_steps: Callable[[StepStatistics], Floats] | None = None
@@ -50,6 +49,11 @@ class ReportRow:
     compared: bool = True
     missing: Missing = "any"
     bin_ns: int = 0
+
+    @property
+    def definition(self) -> str:
+        """Its meaning, in a sentence or two."""
+        return DEFINITIONS[self.key if not self.bin_ns else VARIATION]
 
     @property
     def at_least(self) -> bool:
@@ -73,317 +77,158 @@ def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
     return tuple(name for name, here in zip(span.series.rails.names, which, strict=True) if here)
 
 
+_BEGUN = "Of the {what}s with observed beginning (Kaplan-Meier); unknown if too many are cut off."
+_OF_RUNS = {
+    "s": "Runs of samples {where} the threshold with observed beginning and end; at least so many if samples are "
+    "missing.",
+    "_seconds_p50": _BEGUN,
+    "_seconds_p95": _BEGUN,
+    "_seconds_longest": "Of the {what}s with observed beginning and end; unknown if samples are missing.",
+}
+DEFINITIONS: Mapping[str, str] = {
+    "mean_bytes_per_second": "Bytes of both directions ÷ observed time.",
+    "transmit_bytes_per_second": "Bytes sent ÷ observed time.",
+    "receive_bytes_per_second": "Bytes received ÷ observed time.",
+    "active_mean_bytes_per_second": "Time-weighted mean of the samples above the threshold.",
+    "active_p50_bytes_per_second": "Median of the samples above the threshold; of uncertain ones the certain part, as "
+    "for the peak.",
+    "active_p95_bytes_per_second": "95 % quantile of the samples above the threshold; of uncertain ones the certain "
+    "part.",
+    "peak_bytes_per_second": "Highest single sample.",
+    "peak_to_mean_ratio": "Peak ÷ mean.",
+    "duty_cycle_ratio": "Time of the samples above the threshold ÷ observed time.",
+    "utilization_ratio": "Mean ÷ line rate of all rails, both directions, whether they carry traffic or not.",
+    "peak_utilization_ratio": "Highest sample ÷ the line rate at that sample.",
+    "line_bytes_per_second": "2 x the sum of the rates of all rails, active, idle or down; while a link is down, its "
+    "last rate while it was ACTIVE. A rail whose rate was never known counts like the fastest other one. The mean if "
+    "it changed.",
+    "burst_bytes": "Mean of the bursts with observed beginning and end; unknown if samples are missing.",
+    "censored_seconds": "Time of runs whose length is unknown because missing data or an end of the window cuts them "
+    "off.",
+    "step_period_seconds": "Period of the sum over the rails; none if the score is below 0.4.",
+    "step_period_score": "0 to 1: twice the rhythm's share of the variance.",
+    "steps": "Steps that were distinguished and at least half observed; without those that miss three samples in a "
+    "row, if 20 are left. At least so many if samples are missing.",
+    "step_seconds": "Mean length of the whole steps.",
+    "step_spread_seconds": "Standard deviation of the length of whole steps; unknown if samples are missing.",
+    "step_gap_seconds": "Silent time within a whole step: (1 - its duty cycle) x its length, mean.",
+    "step_bytes": "Mean rate in whole steps x their mean length; without missing data, their bytes ÷ their number.",
+    "step_silent_ratio": "Silent time per step ÷ step time. Silence is computation, waiting or the host, not exposed "
+    "traffic.",
+    "wire_seconds_lower": "Bytes per step in the busier direction ÷ line rate of one direction.",
+    "exposed_seconds_lower": "Exposed traffic between nodes per step is at least this: 0; with --gpu-active, the "
+    "active time of the wire that exceeds that of the GPUs. Waiting inside kernels and traffic within the node are not "
+    "included.",
+    "exposed_seconds_upper": "It is at most this: the active time of the wire; with --gpu-active, no more than the "
+    "inactive time of the GPUs.",
+    "rails": "Ports in this report.",
+    "active_rails": "Those with a mean above the threshold.",
+    "fairness_ratio": "(Σx)² ÷ (n Σx²) of the mean rates of the rails. With several jobs: of rails with the same jobs; "
+    "the harmonic mean of these, weighted by rails.",
+    "idle_rails": "Below 5 % of the median of their siblings while their link was up.",
+    "slow_rails": "Not idle, and below 75 % of the median of their siblings while their link was up, by the mean or by "
+    "the mean when active.",
+    "signature": "dense_like, moe_like, idle or unknown: a resemblance, not an identification.",
+    "signature_confidence": "Confidence of that label, at most 0.6 for dense and MoE.",
+    "window_seconds": "Length of the window.",
+    "observed_ratio": "Observed time ÷ window.",
+    "holes": "Runs of samples at which the sum over the rails is unknown.",
+    "hole_seconds_longest": "Length of the longest of them.",
+    VARIATION: "σ ÷ mean of the bins of that length that are above the threshold; unknown if most bins miss a sample.",
+    **{
+        what + end: text.format(what=what, where=where)
+        for what, where in (("burst", "above"), ("gap", "at or below"))
+        for end, text in _OF_RUNS.items()
+    },
+}
+"""The definitions of the rows by their keys."""
+
 _throughput = partial(ReportRow, "Throughput")
 _burstiness = partial(ReportRow, "Burstiness")
 _bursts = partial(ReportRow, "Bursts", finest=True, missing="few")
 _steps = partial(ReportRow, STEPS, missing="few")
-_bounds = partial(
-    ReportRow, "Overlap, bounds from the wire", unit="seconds", finest=True, compared=False, missing="few"
-)
+_bounds = partial(ReportRow, "Overlap, bounds from the wire", finest=True, compared=False, missing="few")
 _rails = partial(ReportRow, "Rails")
 _signature = partial(ReportRow, "Signature", missing="few")
 _window = partial(ReportRow, "Window")
 
-
-def _run_rows(what: str, where: str, runs: Callable[[SpanStatistics], RunStatistics]) -> tuple[ReportRow, ...]:
-    """The rows of the number and the lengths of bursts or gaps."""
-    begun = f"Of the {what}s with observed beginning (Kaplan-Meier); unknown if too many are cut off."
-    count = (
-        f"Runs of samples {where} the threshold with observed beginning and end; at least so many if samples are "
-        "missing."
-    )
-    key, label = f"{what}_seconds", f"{what} length"
-    return (
-        _bursts(f"{what}s", f"{what}s", "count", count, of_span=lambda span: runs(span).count),
-        _bursts(f"{key}_p50", f"{label}, median", "seconds", begun, of_span=lambda span: runs(span).p50_seconds),
-        _bursts(f"{key}_p95", f"{label}, p95", "seconds", begun, of_span=lambda span: runs(span).p95_seconds),
-        _bursts(
-            f"{key}_longest",
-            f"{label}, longest",
-            "seconds",
-            f"Of the {what}s with observed beginning and end; unknown if samples are missing.",
-            of_span=lambda span: runs(span).longest_seconds,
-            missing="none",
-        ),
-    )
-
-
+# of a span `s`, of its units `u`, or of its steps
 _BEFORE = (
+    _throughput("mean_bytes_per_second", "mean", "rate", of_units=lambda u: u.node.mean),
+    _throughput("transmit_bytes_per_second", "mean, transmit", "rate", of_units=lambda u: u.node.transmit),
+    _throughput("receive_bytes_per_second", "mean, receive", "rate", of_units=lambda u: u.node.receive),
     _throughput(
-        "mean_bytes_per_second",
-        "mean",
-        "rate",
-        "Bytes of both directions ÷ observed time.",
-        of_units=lambda units: units.node.mean,
+        "active_mean_bytes_per_second", "mean when active", "rate", of_units=lambda u: u.node.active_mean, finest=True
+    ),
+    _throughput("active_p50_bytes_per_second", "median when active", "rate", lambda s: s.active_p50, finest=True),
+    _throughput("active_p95_bytes_per_second", "p95 when active", "rate", lambda s: s.active_p95, finest=True),
+    _throughput("peak_bytes_per_second", "peak", "rate", lambda s: s.node.peak, finest=True, missing="few"),
+    _throughput(
+        "peak_to_mean_ratio", "peak ÷ mean", "number", lambda s: s.node.peak_to_mean, finest=True, missing="few"
     ),
     _throughput(
-        "transmit_bytes_per_second",
-        "mean, transmit",
-        "rate",
-        "Bytes sent ÷ observed time.",
-        of_units=lambda units: units.node.transmit,
+        "duty_cycle_ratio", "duty cycle", "ratio", of_units=lambda u: u.node.duty_cycle, finest=True, least=0.002
     ),
+    _throughput("utilization_ratio", "utilisation, mean", "ratio", lambda s: s.node.mean / s.line),
     _throughput(
-        "receive_bytes_per_second",
-        "mean, receive",
-        "rate",
-        "Bytes received ÷ observed time.",
-        of_units=lambda units: units.node.receive,
+        "peak_utilization_ratio", "utilisation, peak", "ratio", lambda s: s.peak_utilization, finest=True, missing="few"
     ),
-    _throughput(
-        "active_mean_bytes_per_second",
-        "mean when active",
-        "rate",
-        "Time-weighted mean of the samples above the threshold.",
-        of_units=lambda units: units.node.active_mean,
-        finest=True,
-    ),
-    _throughput(
-        "active_p50_bytes_per_second",
-        "median when active",
-        "rate",
-        "Median of the samples above the threshold; of uncertain ones the certain part, as for the peak.",
-        of_span=lambda span: span.active_p50,
-        finest=True,
-    ),
-    _throughput(
-        "active_p95_bytes_per_second",
-        "p95 when active",
-        "rate",
-        "95 % quantile of the samples above the threshold; of uncertain ones the certain part.",
-        of_span=lambda span: span.active_p95,
-        finest=True,
-    ),
-    _throughput(
-        "peak_bytes_per_second",
-        "peak",
-        "rate",
-        "Highest single sample.",
-        of_span=lambda span: span.node.peak,
-        finest=True,
-        missing="few",
-    ),
-    _throughput(
-        "peak_to_mean_ratio",
-        "peak ÷ mean",
-        "number",
-        "Peak ÷ mean.",
-        of_span=lambda span: span.node.peak_to_mean,
-        finest=True,
-        missing="few",
-    ),
-    _throughput(
-        "duty_cycle_ratio",
-        "duty cycle",
-        "ratio",
-        "Time of the samples above the threshold ÷ observed time.",
-        of_units=lambda units: units.node.duty_cycle,
-        finest=True,
-        least=0.002,
-    ),
-    _throughput(
-        "utilization_ratio",
-        "utilisation, mean",
-        "ratio",
-        "Mean ÷ line rate of all rails, both directions, whether they carry traffic or not.",
-        of_span=lambda span: span.node.mean / span.line,
-    ),
-    _throughput(
-        "peak_utilization_ratio",
-        "utilisation, peak",
-        "ratio",
-        "Highest sample ÷ the line rate at that sample.",
-        of_span=lambda span: span.peak_utilization,
-        finest=True,
-        missing="few",
-    ),
-    _throughput(
-        "line_bytes_per_second",
-        "line rate",
-        "rate",
-        "2 x the sum of the rates of all rails, active, idle or down; while a link is down, its last rate while it was "
-        "ACTIVE. A rail whose rate was never known counts like the fastest other one. The mean if it changed.",
-        of_span=lambda span: span.line,
-        compared=False,
-    ),
+    _throughput("line_bytes_per_second", "line rate", "rate", lambda s: s.line, compared=False),
 )
 _AFTER = (
-    *_run_rows("burst", "above", lambda span: span.bursts),
+    _bursts("bursts", "bursts", "count", lambda s: s.bursts.count),
+    _bursts("burst_seconds_p50", "burst length, median", "seconds", lambda s: s.bursts.p50_seconds),
+    _bursts("burst_seconds_p95", "burst length, p95", "seconds", lambda s: s.bursts.p95_seconds),
     _bursts(
-        "burst_bytes",
-        "bytes per burst",
-        "bytes",
-        "Mean of the bursts with observed beginning and end; unknown if samples are missing.",
-        of_span=lambda span: span.bursts.mean_bytes,
-        missing="none",
+        "burst_seconds_longest", "burst length, longest", "seconds", lambda s: s.bursts.longest_seconds, missing="none"
     ),
-    *_run_rows("gap", "at or below", lambda span: span.gaps),
-    _bursts(
-        "censored_seconds",
-        "time in runs cut off",
-        "seconds",
-        "Time of runs whose length is unknown because missing data or an end of the window cuts them off.",
-        of_span=lambda span: span.censored_seconds,
-        compared=False,
-    ),
+    _bursts("burst_bytes", "bytes per burst", "bytes", lambda s: s.bursts.mean_bytes, missing="none"),
+    _bursts("gaps", "gaps", "count", lambda s: s.gaps.count),
+    _bursts("gap_seconds_p50", "gap length, median", "seconds", lambda s: s.gaps.p50_seconds),
+    _bursts("gap_seconds_p95", "gap length, p95", "seconds", lambda s: s.gaps.p95_seconds),
+    _bursts("gap_seconds_longest", "gap length, longest", "seconds", lambda s: s.gaps.longest_seconds, missing="none"),
+    _bursts("censored_seconds", "time in runs cut off", "seconds", lambda s: s.censored_seconds, compared=False),
+    _steps("step_period_seconds", "step period", "seconds", lambda s: s.period.seconds),
+    _steps("step_period_score", "score of the period", "number", lambda s: s.period.score, compared=False),
+    _steps("steps", "whole steps", "count", lambda s: len(s.step_sums)),
+    _steps("step_seconds", "step time", "seconds", of_steps=lambda steps: steps.seconds),
     _steps(
-        "step_period_seconds",
-        "step period",
-        "seconds",
-        "Period of the sum over the rails; none if the score is below 0.4.",
-        of_span=lambda span: span.period.seconds,
-    ),
-    _steps(
-        "step_period_score",
-        "score of the period",
-        "number",
-        "0 to 1: twice the rhythm's share of the variance.",
-        of_span=lambda span: span.period.score,
-        compared=False,
-    ),
-    _steps(
-        "steps",
-        "whole steps",
-        "count",
-        "Steps that were distinguished and at least half observed; without those that miss three samples in a row, if "
-        "20 are left. At least so many if samples are missing.",
-        of_span=lambda span: len(span.step_sums),
-    ),
-    _steps(
-        "step_seconds", "step time", "seconds", "Mean length of the whole steps.", of_steps=lambda steps: steps.seconds
-    ),
-    _steps(
-        "step_spread_seconds",
-        "step time, spread",
-        "seconds",
-        "Standard deviation of the length of whole steps; unknown if samples are missing.",
-        of_span=lambda span: span.step_spread_seconds,
+        *("step_spread_seconds", "step time, spread", "seconds", lambda s: s.step_spread_seconds),
         compared=False,
         missing="none",
     ),
     _steps(
-        "step_gap_seconds",
-        "silent time per step",
-        "seconds",
-        "Silent time within a whole step: (1 - its duty cycle) x its length, mean.",
+        *("step_gap_seconds", "silent time per step", "seconds"),
         of_steps=lambda steps: steps.gap_seconds,
         finest=True,
         least=0.0005,
     ),
+    _steps("step_bytes", "bytes per step", "bytes", of_steps=lambda steps: steps.moved_bytes),
     _steps(
-        "step_bytes",
-        "bytes per step",
-        "bytes",
-        "Mean rate in whole steps x their mean length; without missing data, their bytes ÷ their number.",
-        of_steps=lambda steps: steps.moved_bytes,
-    ),
-    _steps(
-        "step_silent_ratio",
-        "silent share of steps",
-        "ratio",
-        "Silent time per step ÷ step time. Silence is computation, waiting or the host, not exposed traffic.",
-        of_span=lambda span: span.bounds.silent_ratio,
+        *("step_silent_ratio", "silent share of steps", "ratio", lambda s: s.bounds.silent_ratio),
         finest=True,
         compared=False,
     ),
     _bounds(
-        key="wire_seconds_lower",
-        label="wire time, low bound",
-        definition="Bytes per step in the busier direction ÷ line rate of one direction.",
-        of_span=lambda span: span.bounds.least_wire_seconds,
-        finest=False,
+        "wire_seconds_lower", "wire time, low bound", "seconds", lambda s: s.bounds.least_wire_seconds, finest=False
     ),
-    _bounds(
-        key="exposed_seconds_lower",
-        label="exposed, low bound",
-        definition="Exposed traffic between nodes per step is at least this: 0; with --gpu-active, the active time of "
-        "the wire that exceeds that of the GPUs. Waiting inside kernels and traffic within the node are not included.",
-        of_span=lambda span: span.bounds.exposed_low_seconds,
-    ),
-    _bounds(
-        key="exposed_seconds_upper",
-        label="exposed, high bound",
-        definition="It is at most this: the active time of the wire; with --gpu-active, no more than the inactive time "
-        "of the GPUs.",
-        of_span=lambda span: span.bounds.exposed_high_seconds,
-    ),
-    _rails("rails", "rails", "count", "Ports in this report.", of_span=lambda span: len(span.series.rails.names)),
+    _bounds("exposed_seconds_lower", "exposed, low bound", "seconds", lambda s: s.bounds.exposed_low_seconds),
+    _bounds("exposed_seconds_upper", "exposed, high bound", "seconds", lambda s: s.bounds.exposed_high_seconds),
+    _rails("rails", "rails", "count", lambda s: len(s.series.rails.names)),
+    _rails("active_rails", "active rails", "count", lambda s: s.balance.active),
     _rails(
-        "active_rails",
-        "active rails",
-        "count",
-        "Those with a mean above the threshold.",
-        of_span=lambda span: span.balance.active,
-    ),
-    _rails(
-        "fairness_ratio",
-        "fairness (Jain index)",
-        "number",
-        "(Σx)² ÷ (n Σx²) of the mean rates of the rails. With several jobs: of rails with the same jobs; the harmonic "
-        "mean of these, weighted by rails.",
-        of_span=lambda span: span.balance.fairness,
-        of_units=lambda units: units.fairness,
+        *("fairness_ratio", "fairness (Jain index)", "number", lambda s: s.balance.fairness, lambda u: u.fairness),
         least=0.002,
     ),
-    _rails(
-        "idle_rails",
-        "idle rails",
-        "names",
-        "Below 5 % of the median of their siblings while their link was up.",
-        of_span=lambda span: _chosen(span, span.balance.idle),
-    ),
-    _rails(
-        "slow_rails",
-        "slow rails",
-        "names",
-        "Not idle, and below 75 % of the median of their siblings while their link was up, by the mean or by the mean "
-        "when active.",
-        of_span=lambda span: _chosen(span, span.balance.slow),
-    ),
-    _signature(
-        "signature",
-        "resembles",
-        "word",
-        "dense_like, moe_like, idle or unknown: a resemblance, not an identification.",
-        of_span=lambda span: span.signature.label,
-    ),
-    _signature(
-        "signature_confidence",
-        "confidence",
-        "number",
-        "Confidence of that label, at most 0.6 for dense and MoE.",
-        of_span=lambda span: span.signature.confidence,
-        compared=False,
-    ),
+    _rails("idle_rails", "idle rails", "names", lambda s: _chosen(s, s.balance.idle)),
+    _rails("slow_rails", "slow rails", "names", lambda s: _chosen(s, s.balance.slow)),
+    _signature("signature", "resembles", "word", lambda s: s.signature.label),
+    _signature("signature_confidence", "confidence", "number", lambda s: s.signature.confidence, compared=False),
+    _window("window_seconds", "window", "seconds", lambda s: s.coverage.seconds, compared=False),
+    _window("observed_ratio", "observed", "ratio", lambda s: s.coverage.observed_ratio, compared=False),
+    _window("holes", "missing spans", "count", lambda s: s.coverage.holes),
     _window(
-        "window_seconds",
-        "window",
-        "seconds",
-        "Length of the window.",
-        of_span=lambda span: span.coverage.seconds,
-        compared=False,
-    ),
-    _window(
-        "observed_ratio",
-        "observed",
-        "ratio",
-        "Observed time ÷ window.",
-        of_span=lambda span: span.coverage.observed_ratio,
-        compared=False,
-    ),
-    _window(
-        "holes",
-        "missing spans",
-        "count",
-        "Runs of samples at which the sum over the rails is unknown.",
-        of_span=lambda span: span.coverage.holes,
-    ),
-    _window(
-        "hole_seconds_longest",
-        "longest missing span",
-        "seconds",
-        "Length of the longest of them.",
-        of_span=lambda span: span.coverage.longest_hole_seconds,
+        *("hole_seconds_longest", "longest missing span", "seconds", lambda s: s.coverage.longest_hole_seconds),
         compared=False,
     ),
 )
@@ -396,7 +241,6 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
             variation_key(scale_ns),
             f"CV at {format_duration(scale_ns)}",
             "number",
-            "σ ÷ mean of the bins of that length that are above the threshold; unknown if most bins miss a sample.",
             of_units=partial(UnitStatistics.variation, timescale_ns=scale_ns),
             least=0.01,
             bin_ns=scale_ns,
@@ -408,7 +252,7 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
 
 def variation_key(scale_ns: int) -> str:
     """The key of the row of the coefficient of variation at a time scale."""
-    return f"burstiness_cv_{format_duration(scale_ns)}"
+    return f"{VARIATION}_{format_duration(scale_ns)}"
 
 
 def brief_rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:

@@ -18,6 +18,7 @@ from ibpulse.base.text import (
     names_text,
     sentence_list,
     significant,
+    simulated_text,
     statistic_text,
 )
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
@@ -304,13 +305,11 @@ def next_notes(report: Report) -> tuple[Section, ...]:
     return (Section("Look at next", lines=found),) if found else ()
 
 
-def simulated_text(report: Report) -> str:
-    """A sentence if any of the recordings is simulated, otherwise empty."""
+def warnings(report: Report) -> list[str]:
+    """Sentences that stand before everything else."""
     found = [name for name, run in zip(report.names, report.runs, strict=True) if run.meta.simulated]
-    if not found:
-        return ""
-    which = f" ({', '.join(found)})" if len(found) < len(report.runs) else ""
-    return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
+    simulated = simulated_text(", ".join(found) if len(found) < len(report.runs) else "") if found else ""
+    return [text for text in (missing_text(report), simulated) if text]
 
 
 def about(run: Run) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.units import SECOND_NS, WORD_BYTES
+from ibpulse.workbench.simulate import tree
 from ibpulse.workbench.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.workbench.simulate.jobs import (
     JOBS_FOLDER,
@@ -24,20 +25,6 @@ from ibpulse.workbench.simulate.jobs import (
 )
 from ibpulse.workbench.simulate.pacing import Pace, Slips
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.workbench.simulate.tree import (
-    COUNTERS,
-    CounterReads,
-    Device,
-    SimulatedCounterFile,
-    clear_tree,
-    list_device,
-    list_function,
-    make_devices,
-    remove_listing,
-    replace_text,
-    status_files,
-    write_listing,
-)
 from ibpulse.workbench.simulate.workloads import Constant, Idle, Stretched, make_workload
 
 START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
@@ -46,7 +33,7 @@ PACKET_BYTES = 4096 + 26  # a full packet of a 4 KiB MTU and its headers
 REQUEST_BYTES = 2**20  # a chunk of a collective, written in one request
 _DIRECTION = {"xmit": 0, "rcv": 1}
 FAST = ("port_xmit_data", "port_rcv_data")
-SLOW = tuple(name for name in COUNTERS if name not in FAST)
+SLOW = tuple(name for name in tree.COUNTERS if name not in FAST)
 UNACKNOWLEDGED = "local_ack_timeout_err"
 NO_PMA = "N/A (no PMA)"
 
@@ -118,7 +105,7 @@ class SimulatedCounters:
         followers = {name: self.follow(name, flowed) for name in _FOLLOWERS}
         if faults.reset and not self.faults.reset:
             words = (0, 0)
-            followers = {name: 0 if name in COUNTERS else count for name, count in followers.items()}
+            followers = {name: 0 if name in tree.COUNTERS else count for name, count in followers.items()}
         if faults.down and not self.faults.down:
             self.link_downed += 1
         self._anchor = _Anchor(flowed, words, faults, followers)
@@ -156,14 +143,14 @@ class Nic:
     `watch` is called with the file of received data, which a sampler reads last, whenever it is created.
     """
 
-    def __init__(self, root: Path, device: Device, schedule: Traffic, watch: Callable[[Path], object]) -> None:
+    def __init__(self, root: Path, device: tree.Device, schedule: Traffic, watch: Callable[[Path], object]) -> None:
         self.root = root
         self.device = device
         self.schedule, self.position = schedule, device.rail or 0
         self.counters = SimulatedCounters(
             (START_WORDS[0] + device.index, START_WORDS[1] + device.index), waits=START_WAITS
         )
-        self._files: dict[str, SimulatedCounterFile] = {}
+        self._files: dict[str, tree.SimulatedCounterFile] = {}
         self._watch = watch
         # retransmissions until the faults last changed, and when that was
         self._retransmitted, self._changed_ns = 0, 0
@@ -186,13 +173,15 @@ class Nic:
         """Writes the files of the device with its counters at an instant, and opens them."""
         flowed = self.flowed(at_ns)
         # a reader would see a jump if they began at 0
-        counters = {name: self.counters.value(name, flowed) for name in COUNTERS}
-        write_listing(self.root, list_device(self.device, counters))
+        counters = {name: self.counters.value(name, flowed) for name in tree.COUNTERS}
+        tree.write_listing(self.root, tree.list_device(self.device, counters))
         folder = self.root / self.device.counters_path
-        self._files = {name: SimulatedCounterFile(folder / name) for name in COUNTERS}
+        self._files = {name: tree.SimulatedCounterFile(folder / name) for name in tree.COUNTERS}
         self._watch(folder / FAST[1])
         folder = self.root / self.device.port_path / "hw_counters"
-        self._files |= {name: SimulatedCounterFile(folder / name) for name in (*self._other_hardware(), UNACKNOWLEDGED)}
+        self._files |= {
+            name: tree.SimulatedCounterFile(folder / name) for name in (*self._other_hardware(), UNACKNOWLEDGED)
+        }
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool, soon: bool = False) -> None:
         """Write the counters of an instant: bytes always, those that follow them if `soon`, all when `slow`."""
@@ -211,7 +200,7 @@ class Nic:
     def _other_hardware(self) -> list[str]:
         """The counters of `hw_counters/` that move."""
         roce = self.device.rail is None
-        return [name for name in _FOLLOWERS if name not in COUNTERS and (roce or name not in _ROCE_ONLY)]
+        return [name for name in _FOLLOWERS if name not in tree.COUNTERS and (roce or name not in _ROCE_ONLY)]
 
     def apply(self, faults: DeviceFaults, at_ns: int) -> None:
         """Apply these faults from an instant on: counters, link, existence."""
@@ -223,10 +212,10 @@ class Nic:
         self.counters.apply(faults, flowed)
         if faults.vanished and not before.vanished:
             self.close()
-            remove_listing(self.root, list_device(self.device))
+            tree.remove_listing(self.root, tree.list_device(self.device))
         if not faults.vanished:
-            for name, text in status_files(self.device, not faults.down, faults.trained_down).items():
-                replace_text(self.root / self.device.port_path / name, text)
+            for name, text in tree.status_files(self.device, not faults.down, faults.trained_down).items():
+                tree.replace_text(self.root / self.device.port_path / name, text)
             self.write(at_ns, flowed, slow=True)
 
     def close(self) -> None:
@@ -322,16 +311,16 @@ class SimulatedFabric:
         interval_ns: int,
         management: bool = False,
         jobs: int = 0,
-        reads: CounterReads | None = None,
+        reads: tree.CounterReads | None = None,
     ) -> None:
         self.directory = directory
         self.schedule: Traffic = schedule
         self._first_workload = schedule.workload
         self.interval_ns = interval_ns
         trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
-        self.devices = make_devices(schedule.rails, management)
+        self.devices = tree.make_devices(schedule.rails, management)
         # opened before all other files: `select` takes no high descriptor
-        self._reads = reads or CounterReads()
+        self._reads = reads or tree.CounterReads()
         self._watched: set[int] = set()
         watch = self._watch
         self._rails = [Nic(directory, device, schedule, watch) for device in self.devices if device.rail is not None]
@@ -359,10 +348,10 @@ class SimulatedFabric:
         """
         text = json.dumps(faults or {})
         parse_control(text, self._names, "faults")
-        clear_tree(self.directory)
+        tree.clear_tree(self.directory)
         self.faults_file.write_text(text + "\n")
         for nic in (*self._rails, *self._others):
-            write_listing(self.directory, list_function(nic.device))
+            tree.write_listing(self.directory, tree.list_function(nic.device))
             nic.create(at_ns)
         self._begun_ns = at_ns
         self.write(at_ns)

@@ -24,20 +24,9 @@ from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import history_of
+from ibpulse.workbench.simulate import tree
 from ibpulse.workbench.simulate.fabric import PACKET_BYTES, START_WORDS
 from ibpulse.workbench.simulate.pacing import Pace, Slips
-from ibpulse.workbench.simulate.tree import (
-    COUNTERS,
-    HW_COUNTERS,
-    CounterReads,
-    Listing,
-    SimulatedCounterFile,
-    clear_tree,
-    climb,
-    replace_text,
-    text_files,
-    write_listing,
-)
 
 STATES = {"NOP": 0, "DOWN": 1, "INIT": 2, "ARMED": 3, "ACTIVE": 4, "ACTIVE_DEFER": 5}
 PHYSICAL_STATES = {
@@ -152,7 +141,7 @@ class ReplayedLinks:
         for name, state in changed.items():
             if state is not None:
                 for path, text in link_files(self._ports[name], state).items():
-                    replace_text(self._directory / path, text)
+                    tree.replace_text(self._directory / path, text)
         for device in {self._ports[name].device for name in changed}:
             self._list(device)
 
@@ -168,9 +157,9 @@ class ReplayedLinks:
             path.symlink_to(target)
 
 
-def list_ports(ports: Sequence[RecordedPort]) -> Listing:
+def list_ports(ports: Sequence[RecordedPort]) -> tree.Listing:
     """The tree of these ports: their devices with the recorded identity. Counters read 0."""
-    listing = Listing()
+    listing = tree.Listing()
     for port in ports:
         if not NAME.fullmatch(port.device):
             raise FabricError(
@@ -188,7 +177,7 @@ def counters_path(port: RecordedPort) -> str:
     return f"{device_path(port)}/ports/{port.port}/counters"
 
 
-def _add_function(listing: Listing, port: RecordedPort) -> None:
+def _add_function(listing: tree.Listing, port: RecordedPort) -> None:
     """The PCI function and the network device, where the recording names them."""
     pci, identity = pci_path(port), port.identity
     if pci:
@@ -196,7 +185,7 @@ def _add_function(listing: Listing, port: RecordedPort) -> None:
         if NAME.fullmatch(identity.driver):
             driver = f"bus/pci/drivers/{identity.driver}"
             listing.files[f"{driver}/uevent"] = "\n"
-            listing.links[f"{pci}/driver"] = climb(pci) + driver
+            listing.links[f"{pci}/driver"] = tree.climb(pci) + driver
         if identity.kind == VIRTUAL_FUNCTION:
             # a link suffices; the rest of the PCI device is not in the recording
             listing.links[f"{pci}/physfn"] = "."
@@ -204,7 +193,7 @@ def _add_function(listing: Listing, port: RecordedPort) -> None:
         listing.links[f"class/net/{identity.netdev}"] = f"../../{net}"
 
 
-def _add_device(listing: Listing, port: RecordedPort) -> None:
+def _add_device(listing: tree.Listing, port: RecordedPort) -> None:
     path, identity = device_path(port), port.identity
     facts = {
         "node_type": "1: CA",
@@ -216,14 +205,14 @@ def _add_device(listing: Listing, port: RecordedPort) -> None:
         "hw_rev": "0",
         "board_id": identity.board,
     }
-    listing.files |= text_files(path, facts)
+    listing.files |= tree.text_files(path, facts)
     if pci_path(port):
         listing.links[f"{path}/device"] = "../.."
     link, target = class_link(port)
     listing.links[link] = target
 
 
-def _add_port(listing: Listing, port: RecordedPort) -> None:
+def _add_port(listing: tree.Listing, port: RecordedPort) -> None:
     path = f"{device_path(port)}/ports/{port.port}"
     listing.files |= link_files(port, port.first_state)
     facts = {
@@ -232,9 +221,9 @@ def _add_port(listing: Listing, port: RecordedPort) -> None:
         "gid_attrs/ndevs/0": port.identity.netdev,
         "hw_counters/lifespan": "10",
     }
-    facts |= {f"counters/{name}": "0" for name in COUNTERS}
-    facts |= {f"hw_counters/{name}": "0" for name in HW_COUNTERS}
-    listing.files |= text_files(path, facts)
+    facts |= {f"counters/{name}": "0" for name in tree.COUNTERS}
+    facts |= {f"hw_counters/{name}": "0" for name in tree.HW_COUNTERS}
+    listing.files |= tree.text_files(path, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,24 +354,24 @@ class Replay:
         self._shown = player.words.copy()
         self._cut = 0
         # opened before all other files: `select` takes no high descriptor
-        self._reads = CounterReads()
-        self._files: list[dict[str, SimulatedCounterFile]] = []
+        self._reads = tree.CounterReads()
+        self._files: list[dict[str, tree.SimulatedCounterFile]] = []
         self._links = ReplayedLinks(directory, meta, player.start_ns)
 
     def build(self) -> None:
         """Write the whole tree with the counters before the first step."""
         listing = list_ports(self._meta.ports)
-        clear_tree(self.directory)
+        tree.clear_tree(self.directory)
         (self.directory / ABOUT).write_text(json.dumps({"host": self._meta.host, "source": self._meta.source}) + "\n")
         counters = {f"{counters_path(port)}/{name}" for port in self._meta.ports for name in DATA}
         # a reader would see a jump if the counters began at 0
         start = dict(zip(DATA, self._player.words[0].tolist(), strict=True))
         listing.files |= {path: f"{start[path.rpartition('/')[2]]}\n" for path in counters}
-        write_listing(self.directory, listing)
+        tree.write_listing(self.directory, listing)
         for port in self._meta.ports:
             folder = self.directory / counters_path(port)
             names = (*DATA, *PACKETS[0], *PACKETS[1])
-            self._files.append({name: SimulatedCounterFile(folder / name) for name in names})
+            self._files.append({name: tree.SimulatedCounterFile(folder / name) for name in names})
             self._reads.watch(folder / DATA[1])
         self._links.write(self._player.sample)
 

@@ -17,20 +17,7 @@ from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_met
 from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.model import PortState
-from ibpulse.workbench.top.view import (
-    EVENTS_NS,
-    MAX_EVENTS,
-    SUMMARY_EVERY_SECONDS,
-    SUMMARY_WINDOW_SECONDS,
-    TROUBLES,
-    RailView,
-    SamplerView,
-    View,
-    bin_width,
-    down_bins,
-    mean_of,
-    newest_events,
-)
+from ibpulse.workbench.top import view
 
 PORTS_SECONDS = 2.0
 # events may come this late
@@ -59,7 +46,7 @@ class DaemonWatcher:
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
         self._limits: tuple[tuple[str, float], ...] = ()
-        self._sampler: SamplerView | None = None
+        self._sampler: view.SamplerView | None = None
         self._events = RecentEvents()
 
     @classmethod
@@ -70,7 +57,7 @@ class DaemonWatcher:
     def prepare(self) -> None:
         """Nothing changes but by `fetch`."""
 
-    def fetch(self, points: int, wanted_ns: int) -> View:
+    def fetch(self, points: int, wanted_ns: int) -> view.View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
         try:
             return self._fetch(points, wanted_ns, self._clock())
@@ -79,23 +66,23 @@ class DaemonWatcher:
             self._ports, self._summary_due, self._events = None, 0.0, RecentEvents()
             raise
 
-    def _fetch(self, points: int, wanted_ns: int, now: float) -> View:
+    def _fetch(self, points: int, wanted_ns: int, now: float) -> view.View:
         if self._ports is None or now >= self._ports_due:
             self._ports, self._ports_due = ask_ports(self._connection), now + PORTS_SECONDS
             self._owners = ask_owners(self._connection)
             self._events.due = True
         if now >= self._summary_due:
-            last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
+            last = [("last", f"{view.SUMMARY_WINDOW_SECONDS}s")]
             self._summary = self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
             limits = self._connection.ask(LimitsAnswer, "/api/v1/limits", last).limits
             self._limits = tuple((limit.sign, limit.share) for limit in limits)
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
-            self._summary_due = now + SUMMARY_EVERY_SECONDS
+            self._summary_due = now + view.SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
 
-    def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
-        bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
-        mean_ms = bin_width(ports.interval_ns, MEAN_NS) // MILLISECOND_NS
+    def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> view.View:
+        bin_ms = view.bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
+        mean_ms = view.bin_width(ports.interval_ns, MEAN_NS) // MILLISECOND_NS
         peaks = self._connection.ask_window(
             [("last", f"{points * bin_ms}ms"), ("resolution", f"{bin_ms}ms"), ("statistic", "max")]
         )
@@ -103,9 +90,9 @@ class DaemonWatcher:
             [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
         )
         self._events.update(self._connection, peaks.newest_ns)
-        shown = [port for port in ports.ports if port.rail and (port.source or port.state in TROUBLES)]
+        shown = [port for port in ports.ports if port.rail and (port.source or port.state in view.TROUBLES)]
         history = self._events.history(shown)
-        return View(
+        return view.View(
             place=self._connection.place,
             wall_ns=peaks.start_ns + peaks.values.shape[1] * peaks.step_ns,
             interval_ns=ports.interval_ns,
@@ -114,7 +101,7 @@ class DaemonWatcher:
             others=len(ports.ports) - len(shown),
             summary=self._summary,
             sampler=self._sampler,
-            events=newest_events(self._events.events, peaks.newest_ns),
+            events=view.newest_events(self._events.events, peaks.newest_ns),
             limits=self._limits,
             simulated=ports.simulated,
         )
@@ -131,19 +118,19 @@ def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
 
 def _rail(
     port: PortAnswer, peaks: NodeArray, means: NodeArray, history: PortHistory, jobs: tuple[str, ...]
-) -> RailView:
+) -> view.RailView:
     transmit, receive = means.both(port.name)
     highest, state = peaks.both(port.name), history.now(port.name)
     end_ns = peaks.start_ns + highest.shape[1] * peaks.step_ns
     spans = history.spans(port.name, peaks.start_ns, end_ns)
-    return RailView(
+    return view.RailView(
         name=port.name,
         active=port.active,
         state=port.state,
         rate_bytes_per_second=port.rate_bytes_per_second or (state.rate_bytes_per_second if state else None),
         peaks=highest,
-        means=(mean_of(transmit), mean_of(receive)),
-        down=down_bins(spans, peaks.start_ns, peaks.step_ns, highest),
+        means=(view.mean_of(transmit), view.mean_of(receive)),
+        down=view.down_bins(spans, peaks.start_ns, peaks.step_ns, highest),
         since_ns=port.since_ns,
         now_ns=end_ns,
         jobs=jobs,
@@ -162,11 +149,11 @@ class RecentEvents:
         """Ask for the events since the last time, if that is due."""
         if not self.due:
             return
-        from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)
+        from_ns = max(now_ns - view.EVENTS_NS, self._asked_ns - LATE_NS, 0)
         found = ask_events(connection, from_ns).values
         self.due, self._asked_ns = False, now_ns
-        older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
-        self.events = (*older, *found)[-MAX_EVENTS:]
+        older = [event for event in self.events if now_ns - view.EVENTS_NS <= event.time_ns < from_ns]
+        self.events = (*older, *found)[-view.MAX_EVENTS :]
 
     def history(self, ports: Sequence[PortAnswer]) -> PortHistory:
         """The states of the ports; its ticks are wall times in ns."""
@@ -175,16 +162,16 @@ class RecentEvents:
             if (event.before, event.after) != (None, None):
                 history.change(event.subject, event.time_ns, event.before, event.after)
         for port in ports:
-            problem = port.state if port.state in TROUBLES else ""
+            problem = port.state if port.state in view.TROUBLES else ""
             history.begin(port.name, PortState(port.state, active=port.active, problem=problem))
         return history
 
 
-def _sampler(found: Mapping[str, float]) -> SamplerView | None:
+def _sampler(found: Mapping[str, float]) -> view.SamplerView | None:
     if _TICKS not in found:
         return None
     count = found.get(_LATE_COUNT, 0.0)
-    return SamplerView(
+    return view.SamplerView(
         ticks=found[_TICKS],
         missed=found.get(_MISSED, 0.0),
         read_errors=found.get(_ERRORS, 0.0),

@@ -14,18 +14,7 @@ from contextlib import contextmanager, suppress
 
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, IbpulseError
-from ibpulse.workbench.top.screen import (
-    ASCII,
-    BLOCKS,
-    Line,
-    Marks,
-    Span,
-    Style,
-    last_first,
-    lay_out,
-    lay_out_help,
-    spark_width,
-)
+from ibpulse.workbench.top import screen
 from ibpulse.workbench.top.view import View, Watcher
 
 STDIN = 0
@@ -94,14 +83,14 @@ class Display:
         """Redraw everything at the next `draw`: another program may have written on the terminal."""
         self._window.clearok(True)
 
-    def draw(self, lines: Sequence[Line]) -> None:
+    def draw(self, lines: Sequence[screen.Line]) -> None:
         """Replace the screen with these lines."""
         self._window.erase()
         for row, line in enumerate(lines):
             self._draw_line(row, line)
         self._window.refresh()
 
-    def _draw_line(self, row: int, line: Line) -> None:
+    def _draw_line(self, row: int, line: screen.Line) -> None:
         # curses reports an error after drawing the last cell of the last line, because the cursor cannot advance
         with suppress(curses.error):
             self._window.move(row, 0)
@@ -166,25 +155,25 @@ def set_encoding(environ: Mapping[str, str]) -> str:
     return locale.nl_langinfo(locale.CODESET)
 
 
-def choose_marks(encoding: str) -> Marks:
+def choose_marks(encoding: str) -> screen.Marks:
     """Block characters if the terminal's encoding has them, otherwise ASCII."""
     try:
-        BLOCKS.levels.encode(encoding)
-        (BLOCKS.parts + BLOCKS.unknown + BLOCKS.down).encode(encoding)
+        screen.BLOCKS.levels.encode(encoding)
+        (screen.BLOCKS.parts + screen.BLOCKS.unknown + screen.BLOCKS.down).encode(encoding)
     except (LookupError, UnicodeEncodeError):
-        return ASCII
-    return BLOCKS
+        return screen.ASCII
+    return screen.BLOCKS
 
 
-def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
+def choose_attributes(environ: Mapping[str, str]) -> Mapping[screen.Style, int]:
     """The look of each style; nothing depends on colours, and NO_COLOR turns them off (no-color.org)."""
     found = {
-        Style.PLAIN: curses.A_NORMAL,
-        Style.TITLE: curses.A_REVERSE,
-        Style.DIM: curses.A_DIM,
-        Style.RATE: curses.A_NORMAL,
-        Style.WARNING: curses.A_BOLD,
-        Style.ALARM: curses.A_BOLD,
+        screen.Style.PLAIN: curses.A_NORMAL,
+        screen.Style.TITLE: curses.A_REVERSE,
+        screen.Style.DIM: curses.A_DIM,
+        screen.Style.RATE: curses.A_NORMAL,
+        screen.Style.WARNING: curses.A_BOLD,
+        screen.Style.ALARM: curses.A_BOLD,
     }
     if environ.get("NO_COLOR") or not curses.has_colors():
         return found
@@ -194,9 +183,9 @@ def choose_attributes(environ: Mapping[str, str]) -> Mapping[Style, int]:
         curses.init_pair(1, curses.COLOR_CYAN, -1)
         curses.init_pair(2, curses.COLOR_YELLOW, -1)
         curses.init_pair(3, curses.COLOR_RED, -1)
-        found[Style.RATE] = curses.color_pair(1)
-        found[Style.WARNING] |= curses.color_pair(2)
-        found[Style.ALARM] |= curses.color_pair(3)
+        found[screen.Style.RATE] = curses.color_pair(1)
+        found[screen.Style.WARNING] |= curses.color_pair(2)
+        found[screen.Style.ALARM] |= curses.color_pair(3)
     return found
 
 
@@ -264,7 +253,7 @@ class Terminal:
     async def _fetch(self) -> None:
         loop = asyncio.get_running_loop()
         columns = self._display.size()[0]
-        points = min(spark_width(self._view, columns) if self._view else columns, MAX_POINTS)
+        points = min(screen.spark_width(self._view, columns) if self._view else columns, MAX_POINTS)
         scale_ns = SCALES_NS[self._scale]
         try:
             self._watcher.prepare()
@@ -294,7 +283,7 @@ class Terminal:
 
     def _scroll(self, view: View, rails: int) -> None:
         columns, rows = self._display.size()
-        end = last_first(view, columns, rows, self._display.marks, self._status_note())
+        end = screen.last_first(view, columns, rows, self._display.marks, self._status_note())
         self._first = min(max(0, self._first + rails), end)
 
     def _resize(self) -> None:
@@ -305,13 +294,13 @@ class Terminal:
     def _draw(self) -> None:
         columns, rows = self._display.size()
         if self._help:
-            self._display.draw(lay_out_help(columns, rows, self._display.marks))
+            self._display.draw(screen.lay_out_help(columns, rows, self._display.marks))
         elif self._view is None:
             text = self._status_note() or "waiting for data; q quits"
-            self._display.draw([(Span(text[:columns], Style.WARNING),)])
+            self._display.draw([(screen.Span(text[:columns], screen.Style.WARNING),)])
         else:
             self._display.draw(
-                lay_out(self._view, columns, rows, self._display.marks, self._status_note(), self._first)
+                screen.lay_out(self._view, columns, rows, self._display.marks, self._status_note(), self._first)
             )
 
     def _status_note(self) -> str:

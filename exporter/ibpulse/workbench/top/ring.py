@@ -18,19 +18,7 @@ from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
-from ibpulse.workbench.top.view import (
-    SUMMARY_EVERY_SECONDS,
-    SUMMARY_WINDOW_SECONDS,
-    TROUBLES,
-    BinCache,
-    RailView,
-    SamplerView,
-    View,
-    bin_width,
-    down_bins,
-    mean_of,
-    newest_events,
-)
+from ibpulse.workbench.top import view
 
 Means = tuple[float | None, float | None]
 
@@ -59,7 +47,7 @@ class RingWatcher:
         self._log = events
         self._simulated = simulated
         self._copied = -1
-        self._bins = BinCache()
+        self._bins = view.BinCache()
         self._summed_second = 0
         self._summary: Summary | None = None
         self._limits: tuple[tuple[str, float], ...] = ()
@@ -72,21 +60,21 @@ class RingWatcher:
             self._copied = self._log.added
             self._events, self._history = self._log.events(), copy.deepcopy(self._log.history)
 
-    def fetch(self, points: int, wanted_ns: int) -> View:
+    def fetch(self, points: int, wanted_ns: int) -> view.View:
         """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
         known, interval_ns = self._known, self._reader.interval_ns
         ports = [each.port for each in known]
         placed = place_ports(self._reader, ports, self._reader.ring.slots())
         newest = complete_tick(self._reader, widest_stride(port.stride for port in placed))
         self._summarize(ports, placed)
-        width = bin_width(interval_ns, wanted_ns) // interval_ns
+        width = view.bin_width(interval_ns, wanted_ns) // interval_ns
         # bins begin at multiples of their width, which keeps bins constant once drawn
         end = (newest + 1) // width
-        rails = [each for each in known if each.port.rail and (each.port.source or each.word in TROUBLES)]
+        rails = [each for each in known if each.port.rail and (each.port.source or each.word in view.TROUBLES)]
         means, peaks = self._rates(placed, width, end, points)
         wall_ns = self._reader.wall_of(end * width)
         nothing = np.full((2, points), np.nan, dtype=np.float32)
-        return View(
+        return view.View(
             place=self._place,
             wall_ns=wall_ns,
             interval_ns=interval_ns,
@@ -104,23 +92,23 @@ class RingWatcher:
             others=len(known) - len(rails),
             summary=self._summary,
             sampler=self._sampler(placed),
-            events=newest_events(self._events, wall_ns),
+            events=view.newest_events(self._events, wall_ns),
             limits=self._limits,
             simulated=self._simulated,
         )
 
-    def _rail(self, known: KnownPort, peaks: Singles, means: Means, bins: range, now_ns: int) -> RailView:
+    def _rail(self, known: KnownPort, peaks: Singles, means: Means, bins: range, now_ns: int) -> view.RailView:
         port, name = known.port, str(known.port.id)
         spans = self._history.spans(name, bins.start, bins.stop)
         last = known.state.rate_bytes_per_second if known.state else None
-        return RailView(
+        return view.RailView(
             name=name,
             active=port.active,
             state=known.word,
             rate_bytes_per_second=port.rate_bytes_per_second or last,
             peaks=peaks,
             means=means,
-            down=down_bins(spans, bins.start, bins.step, peaks),
+            down=view.down_bins(spans, bins.start, bins.step, peaks),
             since_ns=known.since_ns,
             now_ns=now_ns,
         )
@@ -128,13 +116,13 @@ class RingWatcher:
     def _summarize(self, ports: Sequence[Port], placed: list[RingPort]) -> None:
         ticks = SECOND_NS // self._reader.interval_ns
         second = settled_tick(self._reader, widest_stride(port.stride for port in placed)) // ticks
-        if second - self._summed_second < SUMMARY_EVERY_SECONDS:
+        if second - self._summed_second < view.SUMMARY_EVERY_SECONDS:
             return
-        summary = summarize(self._reader, ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
+        summary = summarize(self._reader, ports, self._history, self._options, view.SUMMARY_WINDOW_SECONDS, None)
         if self._summary or any(port.observed_seconds for port in summary.ports):
             self._summary, self._summed_second = summary, second
             self._limits = self._find_limits(
-                placed, range((second - SUMMARY_WINDOW_SECONDS) * ticks + 1, second * ticks + 1)
+                placed, range((second - view.SUMMARY_WINDOW_SECONDS) * ticks + 1, second * ticks + 1)
             )
 
     def _find_limits(self, placed: Sequence[RingPort], ticks: range) -> tuple[tuple[str, float], ...]:
@@ -159,16 +147,16 @@ class RingWatcher:
         found = read_rates(self._reader, slots, strides, end * width - count, end * width - 1, lines)
         for port, values, highest in zip(ports, found.bytes_per_second, found.peaks, strict=True):
             name = str(port.port.id)
-            means[name] = (mean_of(values[0, -second:]), mean_of(values[1, -second:]))
+            means[name] = (view.mean_of(values[0, -second:]), view.mean_of(values[1, -second:]))
             binned = highest[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
             peaks[name] = np.fmax.reduce(binned, axis=2)
         return means, self._bins.add(peaks, end, points)
 
-    def _sampler(self, placed: Sequence[RingPort]) -> SamplerView:
+    def _sampler(self, placed: Sequence[RingPort]) -> view.SamplerView:
         ring = self._reader.ring
         sampler = read_sampler(ring)
         count = sampler.lateness.cumulative[-1]
-        return SamplerView(
+        return view.SamplerView(
             ticks=sampler.ticks,
             missed=sampler.missed_ticks,
             read_errors=sum(ring.slot_word(port.slot, at.S_ERRORS) for port in placed),

@@ -26,8 +26,8 @@ from tests.running import eventually
 
 NODES = tuple(f"node{number}" for number in range(1, 9))
 IDLE: Mapping[str, object] = {"workload": "idle"}
-# ten times as long if the last step was whole
-UNEXPLAINED_SECONDS, LATE_SECONDS = 2.0, 20.0
+# three times as long if the last step was whole
+UNEXPLAINED_SECONDS, LATE_SECONDS = 7.0, 21.0
 # as promised where three times the longest regular silence is at most 7 s
 MAX_SECONDS = 10.0
 

@@ -1,6 +1,6 @@
 // The live page of a job: one row per node, or per rail of chosen nodes.
 
-import { NAME, nodeAddress } from "./address.js";
+import { nodeAddress } from "./address.js";
 import { put } from "./elements.js";
 import { fullTime } from "./format.js";
 import { JobCaptures } from "./job_captures.js";
@@ -9,7 +9,7 @@ import { JobNumbers } from "./job_cards.js";
 import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } from "./job_rows.js";
 import { showClocks, showNodes } from "./job_table.js";
 import { LivePage } from "./live_page.js";
-import { VerdictCard } from "./verdicts.js";
+import { Verdicts } from "./verdicts.js";
 import { View } from "./view.js";
 
 // so that rows do not jump while somebody reads them
@@ -29,10 +29,14 @@ class JobPage extends LivePage {
     this.statistics = new JobNumbers(this);
     this.controls = new JobControls(this);
     this.captures = new JobCaptures(this);
-    this.verdict = new VerdictCard(this, byId("notices").parentElement);
     byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
     this.begin();
+    this.verdicts = new Verdicts(this, () => "");
+  }
+
+  get jobs() {
+    return [this.store.layout.job];
   }
 
   get selection() {
@@ -90,9 +94,6 @@ class JobPage extends LivePage {
     this.learn();
     this.statistics.show();
     showClocks(byId("health"), second);
-    const { verdict, stall } = second.job;
-    this.verdict.show(verdict);
-    document.title = `${stall ? `▼ ${stall.verdict} · ` : ""}${NAME} · ibpulse`;
     this.nameJobs();
     if (this.view.held) this.attend();
   }

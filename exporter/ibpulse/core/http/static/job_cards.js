@@ -86,7 +86,7 @@ function rails(job) {
   const on = job.answering > 1 ? ` on ${hot?.nodes} of ${job.answering} nodes` : "";
   const words = hot && `${hot.port} is hot: ${decimal(hot.share_ratio / hot.usual_ratio, 1)} × the mean${on}`;
   const missing = job.active_rails === null ? 0 : job.rails - job.active_rails;
-  return [job.active_rails ?? UNKNOWN, `of ${job.rails}`, words ?? (missing ? `${missing} without traffic` : ""), words || missing ? "bad" : "", words];
+  return [job.active_rails ?? UNKNOWN, `of ${job.rails}`, words ?? (missing ? `no traffic seen on ${missing}` : ""), words || missing ? "bad" : "", words];
 }
 
 function nodes(job) {

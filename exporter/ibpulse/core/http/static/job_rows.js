@@ -26,7 +26,9 @@ export function asPorts({ rows, ...rest }) {
   if (rest.job) rest.job = { ...rest.job, stall };
   const hot = rest.job?.hot_rail?.port;
   const named = (row) => stall?.nodes.includes(row.node);
-  const stopped = (row) => (named(row) ? NAMED[stall.verdict] : stall ? "silent" : "");
+  // without samples nobody knows that
+  const silent = (row) => stall && Number.isFinite(row.mean_bytes_per_second?.transmit ?? NaN);
+  const stopped = (row) => (named(row) ? NAMED[stall.verdict] : silent(row) ? "silent" : "");
   const isHot = (row) => row.row === `${row.node} ${hot}` && shareOf(row, rows) >= HOT_SHARE;
   return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row), stopped: stopped(row), place: named(row) ? 1 : 0 })) };
 }

@@ -7,7 +7,9 @@ import { Limits } from "./limits.js";
 import { LivePage } from "./live_page.js";
 import { Numbers } from "./numbers.js";
 import { placeStrips } from "./picture.js";
+import { railJobs } from "./states.js";
 import { showTable } from "./table.js";
+import { Verdicts } from "./verdicts.js";
 import { View } from "./view.js";
 
 const byId = (id) => document.getElementById(id);
@@ -20,6 +22,12 @@ class NodePage extends LivePage {
     this.happenings = new Happenings(this);
     this.limits = new Limits(this);
     this.begin();
+    this.verdicts = new Verdicts(this, (job) => `Job ${job.job_id}: `);
+  }
+
+  /** The jobs of now. */
+  get jobs() {
+    return railJobs(this.store.layout, Infinity);
   }
 
   happen(events) {

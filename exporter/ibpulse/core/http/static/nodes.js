@@ -7,11 +7,9 @@ import { UNKNOWN, clock, day, duration, fullTime } from "./format.js";
 import { clockSentence, clockWords } from "./job_rows.js";
 import { fill } from "./link_table.js";
 import { jobWords } from "./states.js";
-import { showVerdicts } from "./verdicts.js";
+import { lastingStall, showVerdicts, watchVerdicts } from "./verdicts.js";
 
 const EVERY_MS = 5_000;
-// of verdicts on silent jobs, which are few and urgent
-const VERDICTS_MS = 1_000;
 const MOST_ENDED = 10;
 // more nodes without an answer are collapsed
 const MOST_LOST = 4;
@@ -130,7 +128,7 @@ class NodesPage {
     byId("find").addEventListener("input", () => this.choose(this.state));
     document.addEventListener("visibilitychange", () => this.refresh());
     this.refresh();
-    this.watch();
+    watchVerdicts((jobs) => this.judge(jobs));
   }
 
   dress() {
@@ -151,18 +149,14 @@ class NodesPage {
     this.due = setTimeout(() => this.refresh(), EVERY_MS);
   }
 
-  /** Show the verdicts on jobs that are silent now, in the title too, also while nobody looks at the page. */
-  async watch() {
-    const answer = await ask("verdicts").catch(() => null);
-    if (answer) {
-      this.stalled = answer.jobs.filter((job) => job.stalls[0] && !job.stalls[0].ended_ms);
-      showVerdicts(byId("verdicts"), this.stalled, addressing([{ jobs: answer.jobs }]));
-      const words = this.stalled.map((job) => `▼ ${job.job_id}: ${job.stalls[0].verdict}`);
-      const title = [...words.slice(0, 3), `ibpulse · ${NAME}`].join(" · ");
-      if (document.title !== title) this.show();
-      document.title = title;
-    }
-    setTimeout(() => this.watch(), VERDICTS_MS);
+  /** Show the verdicts on jobs that are silent now, in the title too. */
+  judge(jobs) {
+    this.stalled = jobs.filter(lastingStall);
+    showVerdicts(byId("verdicts"), this.stalled, addressing([{ jobs }]));
+    const words = this.stalled.map((job) => `▼ ${job.job_id}: ${job.stalls[0].verdict}`);
+    const title = [...words.slice(0, 3), `ibpulse · ${NAME}`].join(" · ");
+    if (document.title !== title) this.show();
+    document.title = title;
   }
 
   say(state, words, message) {

@@ -152,13 +152,9 @@ class Runs:
         """Whether the length of each run is known."""
         return self.begun & self.ended
 
-    def bursts(self, row: int = 0) -> Bools:
-        """Mask of the whole bursts of a row: `runs.seconds[runs.bursts()]` are durations for a histogram."""
-        return np.asarray(self.burst & self.whole & (self.row == row))
-
-    def gaps(self, row: int = 0) -> Bools:
-        """Mask of the whole gaps of a row."""
-        return np.asarray(~self.burst & self.whole & (self.row == row))
+    def complete(self, burst: bool) -> Bools:
+        """Mask of the whole bursts, or gaps, of the first row: `runs.seconds[mask]` are durations for a histogram."""
+        return np.asarray((self.burst == burst) & self.whole & (self.row == 0))
 
     def lengths(self, burst: bool) -> RunLengths:
         """The lengths of the bursts, or of the gaps, whose beginning was seen, of all rows.
@@ -169,9 +165,9 @@ class Runs:
         chosen = self.begun & (self.burst == burst)
         return RunLengths(self.seconds[chosen], self.ended[chosen])
 
-    def censored_seconds(self, row: int = 0) -> float:
-        """Total time of the row's censored runs."""
-        return float(self.seconds[~self.whole & (self.row == row)].sum())
+    def censored_seconds(self) -> float:
+        """Total time of the censored runs of the first row."""
+        return float(self.seconds[~self.whole & (self.row == 0)].sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +218,7 @@ class RunStatistics:
 
 def describe_runs(runs: Runs, burst: bool) -> RunStatistics:
     """Statistics of the bursts or of the gaps of a single row."""
-    whole, lengths = runs.bursts() if burst else runs.gaps(), runs.lengths(burst)
+    whole, lengths = runs.complete(burst), runs.lengths(burst)
     p50, p95 = (survival_quantile(lengths, part) for part in (0.5, 0.95))
     if not whole.any():
         return RunStatistics(0, p50, p95, math.nan, math.nan)
