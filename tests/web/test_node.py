@@ -145,7 +145,7 @@ async def test_the_metrics_route_touches_nothing_but_the_exposition(node: Node) 
         fabric=forbidden,
         slots=forbidden,
         known_ports=forbidden,
-        reader=SimpleNamespace(capacity=1),
+        reader=SimpleNamespace(capacity=1, interval_ns=10_000_000),
         heartbeat_age_seconds=forbidden,
         ready=forbidden,
     )
