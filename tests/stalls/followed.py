@@ -64,7 +64,7 @@ class FollowedNode:
             for first, stop in self.node.lost:
                 valid &= (times < first) | (times > stop)
             counters = np.stack(
-                [[self.node.flow(rail, way).counter(times) for way in ("sent", "received")] for rail in self.rails]
+                [[self.node.counter(rail, way, times) for way in ("sent", "received")] for rail in self.rails]
             )
             self.watch.add(
                 self.next_tick, counters, np.broadcast_to(valid, counters.shape), np.ones(len(self.rails), np.int64)
@@ -75,9 +75,7 @@ class FollowedNode:
     def _store(self, ticks: list[int]) -> None:
         """The bytes of the storage ports, once a second."""
         at = self._true(np.array(ticks))
-        totals = sum(
-            self.node.flow(port, way).counter(at) for port in self.node.storage for way in ("sent", "received")
-        )
+        totals = sum(self.node.counter(port, way, at) for port in self.node.storage for way in ("sent", "received"))
         for tick, total in zip(ticks, totals.tolist(), strict=True):
             if self.stored:
                 silent = tick - self.watch.last > 0.5 / INTERVAL

@@ -35,7 +35,7 @@ class Flow:
         return cls(begins, np.maximum(begins, ends), table[:, 2])
 
     def together(self, other: Flow) -> Flow:
-        """Both flows on one port."""
+        """Both flows on one port, one after the other."""
         if not len(other.begins):
             return self
         rows = [np.column_stack((flow.begins, flow.ends, flow.volumes)) for flow in (self, other)]
@@ -108,10 +108,10 @@ class Node:
     def ports(self) -> tuple[str, ...]:
         return self.rails + self.storage
 
-    def flow(self, port: str, direction: str) -> Flow:
-        """All bytes of one direction of one port."""
+    def counter(self, port: str, direction: str, instants: Instants) -> NDArray[np.int64]:
+        """Whole bytes that one direction of one port has counted at each instant: the job's and all other ones."""
         key = port, direction
-        return self.job.get(key, NOTHING).together(self.other.get(key, NOTHING))
+        return self.job.get(key, NOTHING).counter(instants) + self.other.get(key, NOTHING).counter(instants)
 
     def add(self, port: str, direction: str, spans: Sequence[tuple[float, float, float]]) -> None:
         """More bytes that are not the job's."""
@@ -203,7 +203,7 @@ def observe(
         kept &= (times < first) | (times > last)
     times = times[kept & np.any([(times >= first) & (times <= last) for first, last in node.answers], axis=0)]
     counted = [
-        np.stack([node.flow(port, way).counter(times) for port in node.ports], axis=1) for way in ("sent", "received")
+        np.stack([node.counter(port, way, times) for port in node.ports], axis=1) for way in ("sent", "received")
     ]
     return Samples(times + node.clock.offset, *counted)
 
