@@ -34,7 +34,7 @@ REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
 # the rate that most samples of a second exceed, the lowest of so many seconds, is always there
 ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
-# what is sent so long after anything was received is sent again, until a run of it has so many ticks
+# what is sent so long after anything was received is sent again, until a run of it has so many samples
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 Rates = npt.NDArray[np.floating]
 
@@ -134,42 +134,54 @@ class SilenceWatch:
         gaps = np.where(paired, ticks - before, 1)
         rates = moved / gaps
         self._highest = np.maximum(self._highest, rates.max(axis=2, initial=0.0))
-        level = self._level(strides)[..., None]
+        level = self._level(strides, gaps)
         # a counter that was reset may have counted anything before
         active = paired & ((moved > level) | (moved < 0))
-        written = active[:, 0] & self._note_pauses(first_tick, _fill(active, gaps, strides))
-        self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level, written)
+        written, again = self._note_pauses(
+            first_tick, _fill(active, gaps), int(strides.max(initial=1)), int(newest[..., -1].max(initial=0))
+        )
+        written, again = active[:, 0] & written, active[:, 0] & again
+        self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level, written, again)
         self._value, self._tick = values[..., -1], newest[..., -1]
         self._always.add(first_tick, np.where(paired, rates, np.inf), np.array(active[:, 1].any(axis=0)))
         self._note_known(int(ticks[-1]))
 
-    def _level(self, strides: Counts) -> Floats:
+    def _level(self, strides: Counts, gaps: Counts) -> Floats:
+        """Bytes of silence in samples (rails, 2, ticks): what is always there grows with the missing time."""
         always = np.minimum(ALWAYS_FACTOR * self._always.lowest, MAX_ALWAYS * self._highest)
-        return np.asarray(np.maximum(silence_level(self._highest, self._least), always) * strides[:, None])
+        least = silence_level(self._highest, self._least) * strides[:, None]
+        return np.asarray(np.maximum(least[..., None], always[..., None] * np.maximum(gaps, strides[:, None, None])))
 
     def _note_last(
-        self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools, written: Bools
+        self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools, written: Bools, again: Bools
     ) -> None:
-        """Note the last bytes; `written` (rails, ticks) says when a rail wrote to storage."""
+        """Note the last bytes; a rail wrote to storage when `written`, sent without an answer when `again`.
+
+        Both are (rails, ticks).
+        """
         ticks = np.arange(first_tick, first_tick + active.shape[2])
         wrote = np.where(written, ticks, 0).max(axis=1, initial=0)[:, None, None]
         active = np.stack([active[:, 0] & ~written, active[:, 1]], axis=1)
         earlier = np.take_along_axis(active, np.maximum(before - first_tick, 0), axis=2)
         follows = paired & ~active & tail & np.where(before >= first_tick, earlier, self._moving[..., None])
+        # these bytes are perhaps not the job's: they were sent to storage, or are sent again
+        certain = np.stack([active[:, 0] & ~again, active[:, 1]], axis=1)
         if wrote.any():
-            self._move_last(first_tick, before, active & (ticks <= wrote), follows & (ticks <= wrote))
+            until = ticks <= wrote
+            self._move_last(first_tick, before, active & until, follows & until, certain & until)
             # the last byte that was sent to other nodes before that is not known better
             behind = wrote[:, 0, 0] > 0
             self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
-        self._move_last(first_tick, before, active & (ticks > wrote), follows & (ticks > wrote))
+        behind_wrote = ticks > wrote
+        self._move_last(first_tick, before, active & behind_wrote, follows & behind_wrote, certain & behind_wrote)
         last, newest = (np.where(some, ticks, 0).max(axis=2, initial=0) for some in (active, paired))
         self._moving = np.where(newest > 0, newest == last, self._moving)
 
-    def _move_last(self, first_tick: int, before: Counts, active: Bools, follows: Bools) -> None:
+    def _move_last(self, first_tick: int, before: Counts, active: Bools, follows: Bools, certain: Bools) -> None:
         ticks = np.arange(first_tick, first_tick + active.shape[2])
-        last, ended = (np.where(some, ticks, 0).max(axis=2, initial=0) for some in (active, follows))
-        place = np.maximum(last - first_tick, 0)[..., None]
-        self.low = np.where(last > 0, np.take_along_axis(before, place, axis=2)[..., 0], self.low)
+        last, ended, known = (np.where(some, ticks, 0).max(axis=2, initial=0) for some in (active, follows, certain))
+        place = np.maximum(known - first_tick, 0)[..., None]
+        self.low = np.where(known > 0, np.take_along_axis(before, place, axis=2)[..., 0], self.low)
         self.high = np.maximum(self.high, np.maximum(last, ended))
 
     @property
@@ -177,22 +189,30 @@ class SilenceWatch:
         """The tick of the last byte that was received, or sent if none ever was; 0 without any traffic so far."""
         return int(self.high[:, 1].max(initial=0) or self.high.max(initial=0))
 
-    def _note_pauses(self, first_tick: int, active: Bools) -> Bools:
-        """Note the silences between active ticks; `active` is (2, ticks). Returns in which ticks bytes were written."""
+    def _note_pauses(self, first_tick: int, active: Bools, stride: int, sampled: int) -> tuple[Bools, Bools]:
+        """Note the silences between active ticks; `active` is (2, ticks), samples are up to `stride` ticks apart.
+
+        The newest one is of tick `sampled`: whether later ones are idle shows the next sample.
+
+        Returns in which ticks (ticks,) bytes were written, and in which of the others they were sent without an answer.
+        """
         every = np.arange(active.shape[1]) + first_tick
         sent, received, idle = (
             np.maximum.accumulate(np.where(way, every, before))
             for way, before in zip((*active, ~active[0]), (self._sent, self._received, self._idle), strict=True)
         )
         answered = (received == 0) | (every - received <= ANSWERED_SECONDS / self._interval)
-        written: Bools = active[0] & ~answered & (every - idle >= MIN_RUN)
+        written: Bools = active[0] & ~answered & (every - idle >= MIN_RUN * stride)
+        again: Bools = active[0] & ~answered & ~written
         places = np.flatnonzero(active[1] | (active[0] & answered) | written)
-        self._sent, self._received, self._idle = int(sent[-1]), int(received[-1]), int(idle[-1])
+        self._sent, self._received = int(sent[-1]), int(received[-1])
+        if sampled >= first_tick:
+            self._idle = int(idle[sampled - first_tick])
         if written.any():
             last = int(every[written][-1])
             self.wrote = last - 1, last
         if not len(places):
-            return written
+            return written, again
         ticks = places + first_tick
         begins = np.concatenate([[self._last], ticks[:-1]])
         least = MIN_PAUSE_SECONDS / self._interval
@@ -201,7 +221,7 @@ class SilenceWatch:
             self.pauses.add(TickPause(before, int(begins[index]), int(ticks[index]) - 1))
         self.pauses.note_traffic(int(ticks[0]), int(ticks[-1]))
         self._last, self._sent_by_last = int(ticks[-1]), int(sent[places[-1]])
-        return written
+        return written, again
 
     def _note_known(self, tick: int) -> None:
         """A rail without samples for a second says nothing about silence; all of them together do."""
@@ -244,10 +264,10 @@ class _Always:
         self.lowest = np.where(np.isinf(lowest), 0.0, lowest)
 
 
-def _fill(active: Bools, gaps: Counts, strides: Counts) -> Bools:
-    """Active samples of any rail, (2, ticks), with the missing ones before each of them, which may have been active."""
+def _fill(active: Bools, gaps: Counts) -> Bools:
+    """Active samples of any rail, (2, ticks), with the ticks without one before each, which may have been active."""
     found: Bools = np.array(active.any(axis=0))
-    holes = active & (gaps > strides[:, None, None])
+    holes = active & (gaps > 1)
     for rail, way, place in np.argwhere(holes).tolist():
         found[way, max(0, place - int(gaps[rail, way, place]) + 1) : place] = True
     return found
