@@ -137,7 +137,6 @@ KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple
         ("n2",),
         SECOND,
     ),
-    ("storage of another node", job(n10=node(STOP - 1.2), n1=node(storage=(NOW - 2, NOW - 1))), "node", ("n10",), None),
     ("storage that ended before", job(n1=node(storage=(STOP - 5, STOP - 4))), "together", (), ()),
     ("storage that ended long ago", job(n1=node(storage=(STOP + 1, STOP + 2))), "together", (), ()),
 ]
@@ -241,6 +240,12 @@ def test_a_packet_sent_again_during_a_checkpoint_is_worth_telling_late() -> None
     assert (certain(nodes).kind, certain(nodes).push_after) == ("loss", 180.0)
 
 
+def test_a_node_that_waits_for_others_that_write_or_for_one_that_joined_is_worth_telling_late() -> None:
+    for other in (node(storage=(NOW - 2, NOW - 1)), node(regular=None, pauses=())):
+        found = certain(job(n1=other, n10=node(STOP - 1.2)))
+        assert (found.kind, found.nodes, found.push_after) == ("node", ("n10",), 180.0)
+
+
 def test_the_first_steps_may_take_minutes() -> None:
     late = {"known_until": STOP + 70, "regular": None}
     assert certain({name: node(**late) for name in NAMES}).push_after == 600.0
@@ -299,6 +304,11 @@ def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
         "the order of the nodes: no known clock on n1",
         "whether packets were lost in the silence: not counted by n1",
     )
+    lost = with_rail(node(), lost=around(STOP), active=False)
+    assert certain(job(n1=lost, n2=lost)).sentence.endswith(" of the last byte of the job; also n2 mlx5_1:1")
+    gone = {"known_until": STOP + 1, "problem": "timed out"}
+    found = certain({**{f"n{each}": node() for each in range(4)}, "n4": node(**gone), "n5": node(**gone)})
+    assert found.sentence == "n4 does not answer any more: timed out; also n5"
     found = certain(job(n2=with_rail(node(), lost=around(STOP + 5), active=False)))
     assert "n2 mlx5_1:1 lost its link only 5 s after the last byte of the job" in found.against
 

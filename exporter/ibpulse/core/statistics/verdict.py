@@ -153,9 +153,11 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence without a full stop; it does not change while the silence lasts."""
-        more = len(self.evidence) - 1
-        found = self.evidence[0] if self.evidence else "the cause is not known"
-        return found if more < 1 else f"{found}, and {more} more"
+        if len(self.evidence) < 2:
+            return self.evidence[0] if self.evidence else "the cause is not known"
+        # each rail has its own, if there are any, otherwise each node
+        others = [" ".join(rail) for rail in self.rails[1:]] or self.nodes[1:]
+        return f"{self.evidence[0]}; also {_names(others)}"
 
     @property
     def stalled(self) -> bool:
@@ -340,7 +342,9 @@ def _judge_order(case: _Case) -> Verdict:
     complete = len(case.here) == len(case.nodes) > 1
     if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
-        push_after = None if case.regular is None else _hiccup(case, name)
+        # in the first step after a node joined, and while others write a checkpoint, one stops first and waits
+        waits = any(node.regular is None for node in case.here.values()) or case.is_saving(())
+        push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
@@ -484,7 +488,8 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     for name, node in case.here.items():
         if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
             apart = _span(node.sent[1] - node.sent[0])
-            yield f"the last byte of {name} to better than {apart}: samples are missing, or its clock is inexact"
+            why = "samples are missing, its clock is inexact, or it had no answer"
+            yield f"the last byte of {name} to better than {apart}: {why}"
 
 
 def _when(moment: Moment, since: Moment) -> str:
