@@ -84,6 +84,13 @@ def test_every_stall_is_silent_and_shows_the_signs_of_its_cause():
             assert not sum(counts.values()), plan
 
 
+def test_storage_and_the_job_share_a_port():
+    node = Node("a", ("r:1",))
+    node.job["r:1", "sent"] = Flow.of([(2.0, 3.0, 100.0)])
+    node.add("r:1", "sent", [(0.0, 10.0, 1000.0)])
+    assert node.counter("r:1", "sent", np.array([1.0, 2.5, 4.0, 10.0])).tolist() == [100, 300, 500, 1100]
+
+
 def test_recordings_have_the_nodes_clock_and_its_missing_samples():
     node = Node("a", ("r:1",), storage=(), clock=Clock(offset=0.5, bound=1e-3), lost=[(2.0, 3.0)])
     node.job["r:1", "sent"] = Flow.of([(1.0, 5.0, 4e6)])
