@@ -30,8 +30,8 @@ NOTICEABLE = 0.1
 HARDLY = 0.005
 NEXT_TO_NOTHING = 0.01
 MENTIONED = 0.02
-# Families whose counters of waiting or marks move whenever the network holds the sender back.
-LIVE = ("mlx5 InfiniBand", "mlx5 RoCE", "bnxt_re", "ionic", "irdma")
+# Families whose counters of waiting or marks move whenever the network holds the sender back, and are read often.
+LIVE = ("mlx5 InfiniBand", "mlx5 RoCE", "ionic", "irdma")
 # file: event that it counts, bits, whether it stops when full
 Table = dict[str, tuple[str, int, bool]]
 

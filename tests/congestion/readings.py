@@ -35,6 +35,8 @@ DRIVERS = {
     "efa": ("efa", "Unknown"),
     "rxe": ("rdma_rxe", "Ethernet"),
 }
+# families whose bytes change once a second: such ports are sampled so seldom that readings are more than a second apart
+SELDOM_READ, SELDOM = ("bnxt_re",), 11
 OF_PORT = {"port_xmit_wait", "link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors"}
 
 
@@ -53,9 +55,11 @@ def find_signals(family: str) -> SignalSource:
 
 
 def read_port(seen: Observation, port: int) -> gains.SignalReadings:
-    """All readings of the signals of a port, at the wall times of the samples before them."""
+    """All readings of the signals of a port, at the wall times of the samples before them; a skipped one is missing."""
     source = find_signals(seen.scenario.family)
     values = np.stack([seen.counters[Path(file).name][port] for file in source.files], axis=-1)
+    if seen.scenario.family in SELDOM_READ:
+        values[np.arange(len(values)) % SELDOM > 0] = MISSING
     counters = np.where(values == MISSING, gains.MISSING, values.astype(np.uint64))
     ticks = port + TICKS_PER_READING * np.arange(len(values))
     return gains.SignalReadings(

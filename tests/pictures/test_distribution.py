@@ -45,7 +45,7 @@ def test_no_lengths_are_drawn_with_too_much_missing() -> None:
     for axes in figure.axes[2:4]:
         assert len(axes.lines) == 1
         assert [text.get_text() for text in axes.texts] == ["not drawn: too much of many is missing"]
-    assert any("5.5 % missing · too much missing for" in text.get_text() for text in figure.texts)
+    assert any("5.5 % missing per port · too much missing for" in text.get_text() for text in figure.texts)
 
 
 def test_runs_without_bursts_are_drawn_too(tmp_path: Path) -> None:

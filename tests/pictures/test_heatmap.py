@@ -117,7 +117,7 @@ def test_events_are_numbered_and_told(tmp_path: Path) -> None:
     assert "1  1.00 s  mlx5_1:1: link-down in words" in said
     assert "2  1.50 s  mlx5_2:1: unreadable in words" in said
     assert "event, and the uncertainty of its time" in said
-    assert "node7 · 2025-11-21 00:00:00 UTC · 2 s at 10 ms · 16.7 % missing · 16.7 % link down" in said
+    assert "node7 · 2025-11-21 00:00:00 UTC · 2 s at 10 ms · 16.7 % missing per port · 16.7 % link down" in said
 
 
 def test_scale_stops_at_the_line_rate(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_svg_labels_are_text_with_units(tmp_path: Path) -> None:
         "bandwidth (GB/s)",
         "mlx5_2:1",
         "before",
-        "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % missing",
+        "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % missing per port",
         "highest 10 ms sample in each column of 40 ms",
         "mean of each column of 40 ms",
         "no traffic",

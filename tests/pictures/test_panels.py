@@ -26,7 +26,7 @@ def test_caption_has_host_date_span_and_interval() -> None:
 def test_smallest_missing_share_is_shown() -> None:
     rates = np.zeros((1, 100_000))
     rates[0, 7] = np.nan
-    assert describe_run(take(rates)).endswith("0.1 % missing")
+    assert describe_run(take(rates)).endswith("0.1 % missing per port")
 
 
 def test_lines_break_between_parts_only() -> None:
@@ -36,7 +36,7 @@ def test_lines_break_between_parts_only() -> None:
     for width in np.arange(1.6, 8.0, 0.1):
         lines = head_lines(run, float(width))
         assert " · ".join(lines) == describe_run(run)
-        assert any(line.endswith("0.5 % missing") for line in lines)
+        assert any(line.endswith("0.5 % missing per port") for line in lines)
         assert max(map(len, lines)) <= width / (8 * 0.0082)
 
 

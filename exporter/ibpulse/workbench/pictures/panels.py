@@ -203,7 +203,7 @@ def run_parts(run: PictureRun) -> list[str]:
         parts.insert(0, run.host)
     if run.simulated:
         parts.insert(0, "SIMULATED")
-    for ratio, what in ((run.missing_ratio, "missing"), (run.down_ratio, "link down")):
+    for ratio, what in ((run.missing_ratio, "missing per port"), (run.down_ratio, "link down")):
         if ratio:
             parts.append(f"{max(ratio * 100, 0.1):.1f} % {what}")
     if run.too_much_missing and run.node.facts:

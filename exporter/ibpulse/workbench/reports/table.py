@@ -52,7 +52,7 @@ def missing_text(report: Report) -> str:
         ]
         if shares:
             verb = "is" if len(shares) == 1 else "are"
-            sentences.append(f"{sentence_list(shares)} {verb} missing: {consequence}.")
+            sentences.append(f"{sentence_list(shares)} {verb} missing on at least one rail: {consequence}.")
     return " ".join(sentences)
 
 
