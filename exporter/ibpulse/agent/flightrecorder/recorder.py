@@ -32,12 +32,12 @@ from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.captures import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import place_in_ring
 from ibpulse.core.jobs import JobRecord, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, PortId
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
 from ibpulse.core.recordings.recording import MAX_PORTS, jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
-from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import ticks_to_complete, widest_stride
 
@@ -324,7 +324,7 @@ class FlightRecorder:
         labels = {"trigger": trigger.origin, **trigger.labels}
         if len(str(labels)) > MAX_LABEL_CHARACTERS:
             labels = {"trigger": trigger.origin}
-        return Event(
+        event = Event(
             trigger.instant_ns,
             CAPTURE,
             "",
@@ -335,9 +335,8 @@ class FlightRecorder:
                 "labels": labels,
                 **self._name_jobs(jobs),
             },
-            tick=self._reader.tick_at(trigger.instant_ns),
-            ring=self._reader.ring.words[H_CREATED_WALL_NS],
         )
+        return place_in_ring(event, self._reader)
 
     def _name_jobs(self, jobs: Sequence[JobRecord]) -> dict[str, Any]:
         """The newest jobs of a capture; nothing if there is none, and there may be others."""

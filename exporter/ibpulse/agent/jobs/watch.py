@@ -14,10 +14,9 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events.event import Event
 from ibpulse.core.events.log import EventLog
-from ibpulse.core.events.watch import find_last_sign
+from ibpulse.core.events.watch import find_last_sign, place_in_ring
 from ibpulse.core.jobs import BEGAN, CHANGED, ENDED, JobRecord, Key, PlacedJob, had_cgroup, job_details, trace_jobs
 from ibpulse.core.model import Fabric, Port, Topology
-from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
 
 log = logging.getLogger(__name__)
@@ -142,9 +141,8 @@ class JobWatch:
     ) -> None:
         """Add an event that happened between two wall times, the first of which is 0 if it is unknown."""
         uncertainty_ns = max(0, now_ns - seen_ns) if seen_ns else 0
-        tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
         details = job_details(job, known=seen_ns > 0, with_cgroup=with_cgroup)
-        self._log.add(Event(now_ns, kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+        self._log.add(place_in_ring(Event(now_ns, kind, "", text, uncertainty_ns, details=details), self._reader))
 
 
 def _first_notices(notices: tuple[str, ...]) -> tuple[str, ...]:

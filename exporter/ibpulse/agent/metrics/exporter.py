@@ -7,29 +7,24 @@ from collections.abc import Iterator
 
 from ibpulse import __version__
 from ibpulse.agent.aggregator.snapshot import LATENESS_BUCKETS, TICK_DURATION_BUCKETS, SamplerSnapshot, Snapshot
+from ibpulse.agent.metrics.node import NODE
 from ibpulse.agent.metrics.ports import port_values
 from ibpulse.base.units import SECOND_NS, parse_duration
 from ibpulse.core.events import KINDS
-from ibpulse.core.metrics.row import Labels, Subject, single
+from ibpulse.core.metrics.row import Labels, Subject, labelled, single
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, DevicePlace, DeviceReads, SamplerHealth
 
-DEVICE_LABELS = ("device",)
 
-
-def _places(snapshot: Snapshot) -> list[tuple[Labels, DevicePlace]]:
+def _places(snapshot: Snapshot) -> list[tuple[str, DevicePlace]]:
     shown = {port.port.id.device for port in snapshot.ports}
-    return [((place.device,), place) for place in snapshot.fabric.topology.devices if place.device in shown]
+    return [(place.device, place) for place in snapshot.fabric.topology.devices if place.device in shown]
 
 
-def _quarantined(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+def _quarantined(snapshot: Snapshot) -> list[tuple[str, bool]]:
     quarantined = snapshot.health.quarantined_devices
     healthy = {port.port.id.device for port in snapshot.ports}
     devices = sorted({*quarantined, *snapshot.fabric.stuck_devices, *healthy})
-    return [((device,), device in quarantined) for device in devices]
-
-
-def _reads(snapshot: Snapshot) -> list[tuple[Labels, DeviceReads]]:
-    return [((reads.device,), reads) for reads in snapshot.health.reads]
+    return [(device, device in quarantined) for device in devices]
 
 
 def _scheduler(snapshot: Snapshot) -> list[tuple[Labels, SamplerHealth]]:
@@ -46,15 +41,7 @@ def _simulated(snapshot: Snapshot) -> list[tuple[Labels, None]]:
     return [((), None)] if snapshot.fabric.simulated else []
 
 
-def _event_counts(snapshot: Snapshot) -> list[tuple[Labels, int]]:
-    return [((kind,), count) for kind, count in snapshot.event_counts.items()]
-
-
-def _taken(snapshot: Snapshot) -> list[tuple[Labels, int]]:
-    return [((reason,), count) for reason, count in snapshot.captures.taken]
-
-
-PLACE = Subject(DEVICE_LABELS, _places)
+PLACE = labelled("device", _places)
 DEVICE_ROWS = (
     PLACE.gauge(
         "ibpulse_device_pcie_bytes_per_second",
@@ -73,8 +60,10 @@ DEVICE_ROWS = (
 SAMPLER: Subject[Snapshot, SamplerSnapshot] = single(lambda snapshot: snapshot.sampler)
 HEALTH: Subject[Snapshot, SamplerHealth] = single(lambda snapshot: snapshot.health)
 SCHEDULER = Subject(("requested", "actual", "cpu_requested", "cpu_actual"), _scheduler)
-QUARANTINE = Subject(DEVICE_LABELS, _quarantined)
-READS = Subject(DEVICE_LABELS, _reads)
+QUARANTINE = labelled("device", _quarantined)
+READS: Subject[Snapshot, DeviceReads] = labelled(
+    "device", lambda snapshot: ((reads.device, reads) for reads in snapshot.health.reads)
+)
 SAMPLER_ROWS = (
     SAMPLER.gauge(
         "ibpulse_sampler_interval_seconds", "Time between two sampler ticks.", lambda sampler: sampler.interval_seconds
@@ -151,17 +140,16 @@ SAMPLER_ROWS = (
     ),
 )
 
-SNAPSHOT: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
-EVENT_KIND = Subject(("kind",), _event_counts)
+EVENT_KIND: Subject[Snapshot, int] = labelled("kind", lambda snapshot: snapshot.event_counts.items())
 SIMULATED = Subject((), _simulated)
 BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
-    SNAPSHOT.gauge(
+    NODE.gauge(
         "ibpulse_aggregated_until_timestamp_seconds",
         "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
     ),
-    SNAPSHOT.counter(
+    NODE.counter(
         "ibpulse_aggregator_skipped_seconds_total",
         "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
@@ -175,7 +163,7 @@ EXPORTER_ROWS = (
     BUILD.info("ibpulse_build_info", "Version of ibpulse and of Python. Always 1."),
 )
 
-REASON = Subject(("reason",), _taken)
+REASON: Subject[Snapshot, int] = labelled("reason", lambda snapshot: snapshot.captures.taken)
 CAPTURES: Subject[Snapshot, CaptureCounts] = single(lambda snapshot: snapshot.captures)
 CAPTURE_ROWS = (
     REASON.counter(
@@ -249,19 +237,15 @@ def _misses_samples(snapshot: Snapshot) -> bool:
     return sampled and snapshot.node[-1].observed_ratio < 1 - MAX_MISSING_RATIO
 
 
-def _stalls(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
-    return [((name,), stalled) for name, stalled in snapshot.job_stalls.items()]
-
-
-def _alone(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+def _alone(snapshot: Snapshot) -> list[tuple[str, bool]]:
     """The only job on the node, which has all its traffic, and whether that is sustained MoE saturation."""
     jobs = {job.claim.id for job in snapshot.jobs or () if job.ports}
-    return [((name,), snapshot.traffic.moe_saturated) for name in jobs] if len(jobs) == 1 else []
+    return [(name, snapshot.traffic.moe_saturated) for name in jobs] if len(jobs) == 1 else []
 
 
-STALLS = Subject(("job_id",), _stalls)
+STALLS: Subject[Snapshot, bool] = labelled("job_id", lambda snapshot: snapshot.job_stalls.items())
 UNRELIABLE = Subject(("reason", "device", "port"), _unreliable)
-ALONE = Subject(("job_id",), _alone)
+ALONE = labelled("job_id", _alone)
 
 CONCLUSION_ROWS = (
     ALONE.gauge(

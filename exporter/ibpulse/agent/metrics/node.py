@@ -10,24 +10,21 @@ from ibpulse.agent.aggregator.snapshot import DURATION_BUCKETS, UTILIZATION_BUCK
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.metrics.ports import PORT_LABELS, port_values
 from ibpulse.core.answers.summary import NodeConclusions, NodeWindow
-from ibpulse.core.metrics.row import Labels, Subject, single
+from ibpulse.core.metrics.row import Labels, Subject, labelled, single
 from ibpulse.core.model import PortId
 from ibpulse.core.statistics.signature import LABELS
 
 
-def _windows(snapshot: Snapshot) -> Iterator[tuple[Labels, NodeWindow]]:
-    for name, window in zip(snapshot.windows, snapshot.node, strict=True):
-        yield (name,), window
-
-
 def _burstiness(snapshot: Snapshot) -> Iterator[tuple[Labels, float | None]]:
-    for (name,), window in _windows(snapshot):
+    for name, window in zip(snapshot.windows, snapshot.node, strict=True):
         for timescale, value in window.burstiness_cv.items():
             yield (timescale, name), value
 
 
 NODE: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
-WINDOW = Subject(("window",), _windows)
+WINDOW: Subject[Snapshot, NodeWindow] = labelled(
+    "window", lambda snapshot: zip(snapshot.windows, snapshot.node, strict=True)
+)
 TIMESCALE = Subject(("timescale", "window"), _burstiness)
 
 ROWS = (
@@ -107,13 +104,12 @@ def _with_period(snapshot: Snapshot) -> list[tuple[Labels, NodeConclusions]]:
     return [((), found)] if found.step_period_score is not None else []
 
 
-def _signatures(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
-    return [((label,), label == snapshot.traffic.concluded.workload_signature) for label in LABELS]
-
-
 TRAFFIC: Subject[Snapshot, NodeTraffic] = single(lambda snapshot: snapshot.traffic)
 STEP = Subject((), _with_period)
-SIGNATURE = Subject(("signature",), _signatures)
+SIGNATURE: Subject[Snapshot, bool] = labelled(
+    "signature",
+    lambda snapshot: ((label, label == snapshot.traffic.concluded.workload_signature) for label in LABELS),
+)
 
 TRAFFIC_ROWS = (
     NODE.gauge(
@@ -245,14 +241,12 @@ def _counts(snapshot: Snapshot) -> Iterator[tuple[Labels, int]]:
             yield port_values(port.port.id), counts.get(port.port.id, 0)
 
 
-def _statistics(snapshot: Snapshot) -> list[tuple[Labels, JobSnapshot]]:
-    return [((job.job_id,), job) for job in snapshot.job_statistics]
-
-
 OPTIONAL = ("name", "namespace")
 INFO = Subject((*PORT_LABELS, "job_id", "scheduler", "source", *OPTIONAL), _infos, OPTIONAL)
 COUNT = Subject(PORT_LABELS, _counts)
-STATISTICS = Subject(("job_id",), _statistics)
+STATISTICS: Subject[Snapshot, JobSnapshot] = labelled(
+    "job_id", lambda snapshot: ((job.job_id, job) for job in snapshot.job_statistics)
+)
 
 JOB_ROWS = (
     NODE.gauge(

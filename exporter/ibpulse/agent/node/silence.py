@@ -22,6 +22,7 @@ from ibpulse.core.answers.silence import (
 from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.event import JOB_RESUMED, JOB_STALLED, LOST_LINKS
+from ibpulse.core.events.watch import place_in_ring
 from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import STORAGE, CounterReading, Fabric, Port, PortId
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
@@ -214,7 +215,7 @@ class JobSilences:
                 self._note(job, JOB_STALLED, f"is silent: {stall.verdict.sentence}", stall.verdict)
 
     def _note(self, job: _Job, kind: str, text: str, verdict: Verdict) -> None:
-        reader, now_ns, claim = self._reader, self._reader.ring.clock.time_ns(), job.placed.claim
+        now_ns, claim = self._reader.ring.clock.time_ns(), job.placed.claim
         details = {
             "job_id": claim.id,
             "scheduler": claim.scheduler,
@@ -224,10 +225,9 @@ class JobSilences:
             "evidence": list(verdict.evidence),
             "unknown": list(verdict.unknown),
         }
-        tick, ring = reader.tick_at(now_ns), reader.ring.words[H_CREATED_WALL_NS]
         # it was silent before, and moved bytes since the last look
         text, doubt_ns = f"job {claim.id} {text}", SECOND_NS
-        self._events.add(Event(now_ns, kind, "", text, doubt_ns, details=details, tick=tick, ring=ring))
+        self._events.add(place_in_ring(Event(now_ns, kind, "", text, doubt_ns, details=details), self._reader))
 
     def stalls(self) -> dict[str, bool]:
         """Whether each job that has moved bytes is silent for so long that it is worth telling, by its id."""

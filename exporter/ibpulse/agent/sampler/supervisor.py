@@ -40,7 +40,7 @@ from ibpulse.base.internal_errors import InternalErrors, Occurrences
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.defaults import SCAN_INTERVAL_NS
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.events.watch import KnownPort, place_in_ring
 from ibpulse.core.model import DeviceIdentity, Fabric, Port, SamplerHealth
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -264,9 +264,8 @@ class Supervisor:
     ) -> None:
         """Record an event of a device."""
         with self._errors.boundary("events", device):
-            now_ns = self._clock.time_ns()
-            tick, ring = self._reader.tick_at(now_ns), self._ring.words[at.H_CREATED_WALL_NS]
-            self.events.add(Event(now_ns, kind, device, text, uncertainty_ns, details=details, tick=tick, ring=ring))
+            event = Event(self._clock.time_ns(), kind, device, text, uncertainty_ns, details=details)
+            self.events.add(place_in_ring(event, self._reader))
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):

@@ -346,10 +346,14 @@ class CounterResets:
             for name, number in numbers.items():
                 if number > before.get(name, 0):
                     uncertainty_ns = max(0, now_ns - self._noted_ns) + SECOND_NS
-                    tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
-                    text = f"{name}: {RESET_TEXTS[kind]}"
-                    self._log.add(Event(now_ns, kind, name, text, uncertainty_ns, tick=tick, ring=ring))
+                    event = Event(now_ns, kind, name, f"{name}: {RESET_TEXTS[kind]}", uncertainty_ns)
+                    self._log.add(place_in_ring(event, self._reader))
         self._noted, self._noted_ns = noted, now_ns
+
+
+def place_in_ring(event: Event, reader: RingReader) -> Event:
+    """The event with the tick at its wall time, and the ring that has this tick."""
+    return replace(event, tick=reader.tick_at(event.time_ns), ring=reader.ring.words[at.H_CREATED_WALL_NS])
 
 
 def find_last_sign(log: EventLog, reader: RingReader) -> int:

@@ -108,6 +108,11 @@ def single(read: Callable[[Source], Item]) -> Subject[Source, Item]:
     return Subject((), lambda source: [((), read(source))])
 
 
+def labelled(label: str, read: Callable[[Source], Iterable[tuple[str, Item]]]) -> Subject[Source, Item]:
+    """A subject with one label: the label's values that `read` finds in the source, each with its item."""
+    return Subject((label,), lambda source: [((value,), item) for value, item in read(source)])
+
+
 def read_families(rows: Iterable[Metric], source: object) -> Iterator[tuple[Metric, list[Sample]]]:
     """Yield each row with its samples. The items of a subject are read once for all its rows."""
     items: dict[Subject[Any, Any], list[tuple[Labels, Any]]] = {}
