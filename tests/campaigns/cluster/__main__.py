@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from tests.campaigns.cluster import image
-from tests.campaigns.cluster.checks import CHECKS, prepare
+from tests.campaigns.cluster.checks import CHECKS
 from tests.campaigns.cluster.cluster import Cluster
+from tests.campaigns.cluster.installation import prepare
 from tests.campaigns.cluster.programs import build_all
 
 

@@ -8,22 +8,32 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests import ROOT
 from tests.campaigns.chart.rendering import CHART
-from tests.campaigns.chart.schemas import operator_directory
 from tests.campaigns.cluster.cluster import CGROUPS, Cluster
-from tests.running import Metrics, eventually
+from tests.campaigns.cluster.installation import (
+    PORTS,
+    SPACE,
+    ask,
+    daemon,
+    gateway,
+    install,
+    installed,
+    make_certificates,
+    metrics,
+    passes_test,
+    pod,
+    restarts,
+)
+from tests.campaigns.cluster.node import ADDRESS, TOKEN
+from tests.running import eventually
 
 PAGE = ROOT / "docs/kubernetes.md"
-SPACE, FABRIC = "ibpulse", "/run/fabric"
-OURS = ["--set=image.registry=localhost", "--set=image.repository=ibpulse", "--set=image.tag=campaign"]
-OURS += ["--set=image.digest=", "--set=image.pullPolicy=Never", "--set=imagePullSecrets=null"]
-PORTS = [f"--set=sysfs.hostPath={FABRIC}"]
 CHECKS: list[tuple[str, Callable[[Cluster], str]]] = []
 
 
@@ -37,127 +47,6 @@ def check(title: str) -> Callable[[Callable[[Cluster], str]], Callable[[Cluster]
     return add
 
 
-def prepare(cluster: Cluster) -> None:
-    """Namespaces, the operator's resources, certificates, and a simulated fabric of eight ports on the node."""
-    directory = operator_directory()
-    assert directory, "the Prometheus operator's module is missing: run tests/campaigns/install"
-    cluster.kubectl("apply", "--server-side", f"--filename={directory}")
-    for space in (SPACE, "monitoring", "grafana", "fabric"):
-        cluster.kubectl("create", "namespace", space)
-        cluster.kubectl("label", "namespace", space, "pod-security.kubernetes.io/enforce=privileged")
-    make_certificates(cluster)
-    cluster.apply(pod("fabric", "fabric", ["simulate", "/fabric", "--workload=dense", "--ports=8"], FABRIC))
-    eventually(lambda: cluster.is_ready("pod", "fabric", "-n", "fabric"), 60)
-    eventually(lambda: cluster.run("ls", f"{FABRIC}/class/infiniband", check=False).count("mlx5_") == 8, 30)
-
-
-def pod(name: str, space: str, args: list[str], host: str = "", **more: Any) -> dict[str, Any]:
-    """A pod of our image, as root if it has a directory of the node at /fabric."""
-    container: dict[str, Any] = {
-        "name": name,
-        "image": "localhost/ibpulse:campaign",
-        "imagePullPolicy": "Never",
-        **more,
-    }
-    container["args"] = args
-    spec: dict[str, Any] = {"containers": [container], "automountServiceAccountToken": False}
-    if host:
-        container |= {"securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "fabric", "mountPath": "/fabric"}]}
-        spec["volumes"] = [{"name": "fabric", "hostPath": {"path": host, "type": "DirectoryOrCreate"}}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": space}, "spec": spec}
-
-
-def make_certificates(cluster: Cluster) -> None:
-    """An authority, and a certificate of it as every Secret that the files of ci/ name."""
-    keys = cluster.folder / "keys"
-    keys.mkdir(exist_ok=True)
-    sign(keys)
-    (keys / "web.yml").write_text(
-        "tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_ca_file: ca.crt,"
-        " client_auth_type: RequireAndVerifyClientCert}\n"
-    )
-    for name in ("ibpulse-tls", "ibpulse-gateway-tls", "ibpulse-authority", "ibpulse-scrape", "ibpulse-web"):
-        files = [f"--from-file={file}={keys / file}" for file in ("tls.crt", "tls.key", "ca.crt", "web.yml")]
-        made = cluster.kubectl("create", "secret", "generic", name, "-n", SPACE, *files, "--dry-run=client", "-o=yaml")
-        cluster.kubectl("apply", "--filename=-", text=made)
-
-
-def sign(keys: Path) -> None:
-    """Make a new certificate, and the authority if it is missing."""
-    ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9"]
-    usage = ["-addext", "keyUsage=critical,keyCertSign"]
-    if not (keys / "ca.crt").exists():
-        authority = ["req", "-x509", *ec, "-subj=/CN=authority", *usage, "-keyout=ca.key", "-out=ca.crt"]
-        openssl(keys, *(word for each in authority for word in each.split("=", 1 if each[0] == "-" else 0)))
-    openssl(keys, "req", *ec, "-subj", "/CN=ibpulse.example.com", "-keyout", "tls.key", "-out", "tls.csr")
-    (keys / "names").write_text("subjectAltName=DNS:ibpulse.example.com\n")
-    signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "9", "-extfile", "names"]
-    openssl(keys, "x509", "-req", "-in", "tls.csr", *signed, "-out", "tls.crt")
-
-
-def openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
-@contextmanager
-def installed(cluster: Cluster, *values: str, wait: bool = True) -> Iterator[None]:
-    """The chart, ready unless told otherwise; afterwards nothing of it is left."""
-    install(cluster, *values, wait=wait)
-    try:
-        yield
-    finally:
-        cluster.run("helm", "uninstall", "r", "-n", SPACE, "--wait", check=False)
-        kinds = "daemonsets,deployments,pods,services,configmaps,secrets,serviceaccounts,networkpolicies,podmonitors"
-        mine = ["-A", "--selector=app.kubernetes.io/instance=r", "--output=name"]
-        cluster.kubectl("delete", "pod", "-n", SPACE, "r-ibpulse-test", "--ignore-not-found")
-        eventually(lambda: not cluster.kubectl("get", f"{kinds},priorityclasses", *mine).strip(), 60)
-
-
-def install(cluster: Cluster, *values: str, wait: bool = True) -> None:
-    """Install or upgrade the chart, and wait until its pods are ready."""
-    cluster.run("helm", "upgrade", "--install", "r", CHART, "-n", SPACE, *values, *OURS)
-    if wait:
-        cluster.kubectl("rollout", "status", "daemonset/r-ibpulse", "-n", SPACE, "--timeout=90s")
-        if "r-ibpulse-gateway" in cluster.kubectl("get", "deployments", "-n", SPACE, "--output=name"):
-            cluster.kubectl("rollout", "status", "deployment/r-ibpulse-gateway", "-n", SPACE, "--timeout=90s")
-
-
-def daemon(cluster: Cluster) -> dict[str, Any]:
-    """The newest pod of the DaemonSet."""
-    found = cluster.get("pods", "-n", SPACE, "--selector=app.kubernetes.io/component=metrics")["items"]
-    result: dict[str, Any] = max(found, key=lambda each: each["metadata"]["creationTimestamp"])
-    return result
-
-
-def restarts(cluster: Cluster) -> int:
-    """How often the daemon's container was started again."""
-    return int(daemon(cluster)["status"]["containerStatuses"][0]["restartCount"])
-
-
-def ask(cluster: Cluster, path: str, *words: str, base: str = "") -> str:
-    """What the daemon, or the server at an address, answers."""
-    base = base or f"http://{daemon(cluster)['status']['podIP']}:10055"
-    return cluster.run("curl", "-sS", "-m", "10", *words, f"{base}{path}", check=False)
-
-
-def metrics(cluster: Cluster) -> Metrics:
-    """The metrics of the daemon."""
-    return Metrics.parse(ask(cluster, "/metrics"))
-
-
-def gateway(cluster: Cluster) -> str:
-    """The address of the gateway's Service."""
-    service = cluster.get("service", "r-ibpulse-gateway", "-n", SPACE)
-    return f"http://{service['spec']['clusterIP']}:10056"
-
-
-def passes_test(cluster: Cluster) -> str:
-    """Run `helm test`."""
-    begin = time.monotonic()
-    cluster.run("helm", "test", "r", "-n", SPACE, "--timeout=60s")
-    return f"helm test {time.monotonic() - begin:.1f} s"
-
-
 @check("defaults, a node without ports: ready, helm test, nothing left")
 def defaults(cluster: Cluster) -> str:
     begin = time.monotonic()
@@ -165,6 +54,19 @@ def defaults(cluster: Cluster) -> str:
         seconds = time.monotonic() - begin
         assert "Ready" in ask(cluster, "/-/ready")
         return f"ready in {seconds:.0f} s, {passes_test(cluster)}, restarts {restarts(cluster)}"
+
+
+@check("README.md and docs/kubernetes.md name this node")
+def pages(cluster: Cluster) -> str:
+    node = cluster.get("node", "node1")["status"]["nodeInfo"]
+    (kubernetes,) = re.findall(r"v(\d+\.\d+)\.", node["kubeletVersion"])
+    (runtime,) = re.findall(r"containerd://(\d+\.\d+)\.", node["containerRuntimeVersion"])
+    groups = f"cgroup v{2 if (CGROUPS / 'cgroup.controllers').exists() else 1}"
+    readme, page = ((ROOT / name).read_text().replace("\n", " ") for name in ("README.md", "docs/kubernetes.md"))
+    assert f"one Kubernetes {kubernetes} node ({groups})" in readme
+    assert f"builds Kubernetes {kubernetes} and our image" in page
+    assert f"on one node (containerd {runtime}, {groups})" in page
+    return f"Kubernetes {kubernetes}, containerd {runtime}, {groups}"
 
 
 INSIDE = """
@@ -348,8 +250,6 @@ print(max(gap, time.monotonic() - last))
 
 def gap_of(cluster: Cluster, change: Callable[[], object], seconds: int = 25) -> float:
     """The longest time without metrics of ports while something changes."""
-    from tests.campaigns.cluster.node import ADDRESS, TOKEN
-
     words = [sys.executable, "-c", GAP, f"https://{ADDRESS}:6443", TOKEN, SPACE, str(seconds)]
     process = subprocess.Popen(cluster.command(*words), stdout=subprocess.PIPE, text=True)
     time.sleep(3)
@@ -402,6 +302,32 @@ def peak(group: Path) -> float:
     """The most memory that it took, in MiB."""
     found = [group / name for name in ("memory.peak", "memory.max_usage_in_bytes") if (group / name).exists()]
     return int(found[0].read_text()) / 2**20
+
+
+def held(group: Path) -> float:
+    """The memory that it holds and that the kernel cannot take back, in MiB: no pages of files but those of tmpfs."""
+    found = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    names = ("total_rss", "total_shmem") if "total_rss" in found else ("anon", "shmem")
+    return sum(int(found[name]) for name in names) / 2**20
+
+
+@check("memory of eight ports: at most what docs/kubernetes.md says, normally and while a capture is written")
+def memory_table(cluster: Cluster) -> str:
+    normally, capturing = map(int, re.findall(r"(?m)^\| 8 \| (\d+) MiB \| (\d+) MiB \|$", PAGE.read_text())[0])
+    with installed(cluster, *PORTS, "--set=config.capture.allow-unauthenticated=true"):
+        time.sleep(75)  # a capture has the minute before it
+        group = group_of(cluster)
+        normal = most = held(group)
+        ask(cluster, "/api/v1/captures", "-d", '{"reason":"campaign","after":"1s"}')
+        end = time.monotonic() + 60
+        while json.loads(ask(cluster, "/api/v1/captures"))["pending"] and time.monotonic() < end:
+            most = max(most, *(held(group) for _ in range(20)))
+        assert len(json.loads(ask(cluster, "/api/v1/captures"))["captures"]) == 1
+        figure = f"{normal:.0f} of {normally} MiB, {most:.0f} of {capturing} MiB"
+        # from half a page's number on, it is about the same thing
+        assert normally / 2 < normal <= normally, figure
+        assert capturing / 2 < most <= capturing, figure
+        return figure
 
 
 @check("memory during a capture; with too little, the daemon lives")
@@ -461,6 +387,37 @@ def reaches(cluster: Cluster, space: str, url: str) -> bool:
         return cluster.kubectl("get", "pod", "asker", "-n", space, "-o=jsonpath={.status.phase}")
 
     return eventually(lambda: phase() in ("Succeeded", "Failed") and phase(), 60) == "Succeeded"
+
+
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
+
+
+def connects(cluster: Cluster, workload: str, address: str, port: int) -> bool:
+    """Whether a pod of the chart can open a connection."""
+    run = ["exec", "-n", SPACE, workload, "--", "/usr/bin/python3", "-c", CONNECT, address, str(port)]
+    said = cluster.kubectl(*run, check=False)
+    assert not said or "TimeoutError" in said, said
+    return not said
+
+
+@check("network policies, enforced: what the daemon and the gateway reach")
+def egress(cluster: Cluster) -> str:
+    found = {}
+    for enforced in (False, True):
+        switches = [f"--set={each}networkPolicy.enabled={str(enforced).lower()}" for each in ("", "gateway.")]
+        with installed(cluster, *PORTS, "--set=gateway.enabled=true", "--set=gateway.replicas=1", *switches):
+            pods = cluster.get("pods", "-n", SPACE, "--selector=app.kubernetes.io/instance=r")["items"]
+            at = {each["metadata"]["labels"]["app.kubernetes.io/component"]: each["status"]["podIP"] for each in pods}
+            ways = {
+                "daemon to gateway": ("daemonset/r-ibpulse", at["gateway"], 10056),
+                "daemon to API server": ("daemonset/r-ibpulse", ADDRESS, 6443),
+                "gateway to daemon": ("deployment/r-ibpulse-gateway", at["metrics"], 10055),
+                "gateway to API server": ("deployment/r-ibpulse-gateway", ADDRESS, 6443),
+            }
+            found[enforced] = [name for name, way in ways.items() if connects(cluster, *way)]
+    assert found[False] == list(ways), found
+    assert found[True] == ["gateway to daemon"], found
+    return f"{', '.join(found[True])}, and nothing else of {', '.join(ways)}"
 
 
 @check("network policies, enforced: permitted clients, helm test and the gateway, and nobody else")
