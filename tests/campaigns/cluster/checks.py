@@ -311,9 +311,10 @@ def held(group: Path) -> float:
     return sum(int(found[name]) for name in names) / 2**20
 
 
-@check("memory of eight ports, normally and while a capture is written: what docs/kubernetes.md says")
+@check("memory of eight ports, normally and while a capture is written: at most what docs/kubernetes.md says")
 def memory_table(cluster: Cluster) -> str:
-    normally, capturing = map(int, re.findall(r"(?m)^\| 8 \| (\d+) MiB \| (\d+) MiB \|$", PAGE.read_text())[0])
+    (row,) = re.findall(r"(?m)^\| 8 \| \d+ to (\d+) MiB \| \d+ to (\d+) MiB \|$", PAGE.read_text())
+    normally, capturing = map(int, row)
     with installed(cluster, *PORTS, "--set=config.capture.allow-unauthenticated=true"):
         time.sleep(75)  # a capture has the minute before it
         group = group_of(cluster)
@@ -324,9 +325,9 @@ def memory_table(cluster: Cluster) -> str:
             most = max(most, *(held(group) for _ in range(20)))
         assert len(json.loads(ask(cluster, "/api/v1/captures"))["captures"]) == 1
         figure = f"{normal:.0f} of {normally} MiB, {most:.0f} of {capturing} MiB"
-        # the page's numbers are for five minutes of history
+        # memory differs from start to start by some megabytes
         for measured, said in ((normal, normally), (most, capturing)):
-            assert 0.8 * said < measured < 1.05 * said, figure
+            assert 0.75 * said < measured < 1.05 * said, figure
         return figure
 
 
