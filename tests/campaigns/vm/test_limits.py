@@ -79,9 +79,21 @@ def test_lost_packets_are_signs_of_loss(watching: Daemon, link_of_module: Link) 
 
 def test_a_receiver_without_buffers_is_a_sign_of_the_receiver(watching: Daemon, link_of_module: Link) -> None:
     """Each of its four queue pairs has a buffer for one message of the sixteen that are under way."""
+    before = refusals(watching.machine)
     found = send(watching, link_of_module, "-r", "1", "-q", "4", program="ib_send_bw")
+    seconds, refused = (now - then for now, then in zip(refusals(watching.machine), before, strict=True))
     assert found.keys().isdisjoint("ps"), found
+    # 100 a second are a sign, and an emulated processor that has little of a core does not get to so many
+    if refused < 150 * seconds:
+        pytest.skip(f"not judged on a busy host: {refused / seconds:.0f} refusals a second")
     assert found["r"] > found.total() / 2, found
+
+
+def refusals(machine: Machine) -> tuple[float, int]:
+    """The machine's time in seconds, and how often the sender was refused until then."""
+    counter = f"/sys/class/infiniband/{SENDER}/ports/1/hw_counters/rcvd_rnr_err"
+    time_ms, count = machine.run(f"date +%s%3N; cat {counter}").stdout.split()
+    return int(time_ms) / 1000, int(count)
 
 
 def test_a_slow_sender_is_unknown(watching: Daemon, link_of_module: Link) -> None:
