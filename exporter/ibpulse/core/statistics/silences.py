@@ -1,11 +1,11 @@
 """Follows the silences of a job on one node in the byte counters of its rails: the last bytes, and the regular pauses.
 
-Counters that have not moved prove silence across missing samples; those that have moved say only that bytes passed
-between two samples. A byte counts from a hundredth of the highest rate of its rail and direction on, as in
-`silence_level`: keep-alives are less. Retransmissions are more, but nothing is received then: short bursts that a node
-sends long after it last received anything do not end a silence, and long ones are written to storage. What a rail
-carries all the time, such as storage, is little and even: it counts as silence up to three times what it last was while
-anything was received. Times are ticks.
+A counter that has not moved proves silence, also across missing samples; one that has moved only shows that bytes
+passed between two samples. Rates below a hundredth of the highest rate of the rail and direction count as silence, as
+in `silence_level`, because keep-alives are slower. Retransmissions are faster, but nothing is received meanwhile: short
+bursts that a node sends long after it last received anything do not end a silence, and long ones are writes to storage.
+Constant traffic on a rail, such as storage, is slow and even: it counts as silence up to three times its lowest rate of
+the last minute in which the job received anything. Times are ticks.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.statistics.steps.runs import SILENT_PART, silence_level
 from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence, notable_seconds
 
-# shorter silences are those between collectives, of which every step has many
+# shorter silences are the many between the collectives of a step
 MIN_PAUSE_SECONDS = 0.05
 MAX_PAUSES = 256
-# those that a node tells
+# pauses that a node reports
 NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
-# a sample after the last traffic with more than this part of the level has the end of it
+# a sample just after traffic holds its end if it has more than this part of the level
 TAIL_PART = 1 / 64
-# a silence is regular if it came so often within this time, each time at least this part as long
+# a silence is regular if it occurred this often within this time, each at least this part as long as the longest
 REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
-# without such silences, the longest one is regular after so many seconds of traffic, a short one sooner
+# without such silences, the longest is regular after this many seconds of traffic, sooner if it is short
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
-# the rate that most samples of a second exceed, the lowest of so many seconds, is always there
+# constant traffic: the rate that nine tenths of the samples of a second exceed, at its lowest in this many seconds
 ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
-# what is sent so long after anything was received is sent again, until a run of it has so many samples
+# bytes sent this long after anything was received are retransmissions, or writes from this many samples on
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 Rates = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
 class TickPause:
-    """A silence that ended: no byte passed after tick `begin` up to `end`. The last byte sent before is of `sent`."""
+    """A silence that ended: no byte passed after tick `begin` up to `end`; the node last sent bytes at tick `sent`."""
 
     sent: int
     begin: int
@@ -54,7 +54,7 @@ class TickPause:
 
 
 class Pauses:
-    """The silences of a job on a node that ended, of which the short ones are forgotten first."""
+    """The past silences of a job on a node; if they are too many, the shortest are dropped."""
 
     def __init__(self, ticks_per_second: float) -> None:
         self._per_second = ticks_per_second
@@ -64,7 +64,7 @@ class Pauses:
         self.longest = 0
 
     def note_traffic(self, first: int, last: int) -> None:
-        """Note that the job moved bytes at some tick, the first and the last of those since the last call."""
+        """Note the first and the last tick with traffic since the previous call."""
         self._first = first if self._first is None else self._first
         self._newest = last
 
@@ -99,11 +99,11 @@ class Pauses:
 
 
 class SilenceWatch:
-    """The last bytes of some rails of a node, (rails, 2) each, transmit and receive, and the pauses of all together.
+    """Follows the last bytes of some rails of a node, and the pauses of all rails together.
 
-    `low` and `high` are the ticks between which the last byte passed, 0 without any traffic so far. A silence is known
-    up to tick `known`. Bytes were last written, sent for long without an answer, between the ticks `wrote`. Rates up to
-    `least` bytes per second are no traffic.
+    `low` and `high` (rails, 2), transmit and receive, are the ticks between which the last byte passed, 0 without any
+    traffic so far. Silence is known up to tick `known`. Between the ticks `wrote`, the node last wrote to storage: it
+    had been sending for long without an answer. Rates up to `least` bytes per second do not count as traffic.
     """
 
     def __init__(self, rails: int, interval_seconds: float, least: float) -> None:
@@ -119,7 +119,7 @@ class SilenceWatch:
         self._always = _Always(shape, max(1, round(1 / interval_seconds)))
 
     def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
-        """Add the bytes by the counters (rails, 2, ticks) from a tick on, where they are `valid`.
+        """Add counters (rails, 2, ticks) from a tick on, and where they are `valid`.
 
         `strides` (rails,) are the ticks between two samples of each rail.
         """
@@ -135,7 +135,7 @@ class SilenceWatch:
         rates = moved / gaps
         self._highest = np.maximum(self._highest, rates.max(axis=2, initial=0.0))
         level = self._level(strides, gaps)
-        # a counter that was reset may have counted anything before
+        # a counter that was reset may have counted bytes before
         active = paired & ((moved > level) | (moved < 0))
         written, again = self._note_pauses(
             first_tick, _fill(active, gaps), int(strides.max(initial=1)), int(newest[..., -1].max(initial=0))
@@ -147,7 +147,7 @@ class SilenceWatch:
         self._note_known(int(ticks[-1]))
 
     def _level(self, strides: Counts, gaps: Counts) -> Floats:
-        """Bytes of silence in samples (rails, 2, ticks): what is always there grows with the missing time."""
+        """The most bytes of a silent sample (rails, 2, ticks); constant traffic adds up while samples are missing."""
         always = np.minimum(ALWAYS_FACTOR * self._always.lowest, MAX_ALWAYS * self._highest)
         least = silence_level(self._highest, self._least) * strides[:, None]
         return np.asarray(np.maximum(least[..., None], always[..., None] * np.maximum(gaps, strides[:, None, None])))
@@ -155,7 +155,7 @@ class SilenceWatch:
     def _note_last(
         self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools, written: Bools, again: Bools
     ) -> None:
-        """Note the last bytes; a rail wrote to storage when `written`, sent without an answer when `again`.
+        """Note the last bytes. A rail wrote to storage where `written`, and may have retransmitted where `again`.
 
         Both are (rails, ticks).
         """
@@ -164,12 +164,12 @@ class SilenceWatch:
         active = np.stack([active[:, 0] & ~written, active[:, 1]], axis=1)
         earlier = np.take_along_axis(active, np.maximum(before - first_tick, 0), axis=2)
         follows = paired & ~active & tail & np.where(before >= first_tick, earlier, self._moving[..., None])
-        # these bytes are perhaps not the job's: they were sent to storage, or are sent again
+        # retransmitted bytes are not certain to be the last
         certain = np.stack([active[:, 0] & ~again, active[:, 1]], axis=1)
         if wrote.any():
             until = ticks <= wrote
             self._move_last(first_tick, before, active & until, follows & until, certain & until)
-            # the last byte that was sent to other nodes before that is not known better
+            # the writes hide when the rail last sent to other nodes: as far as is known, when it last received
             behind = wrote[:, 0, 0] > 0
             self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
         behind_wrote = ticks > wrote
@@ -190,11 +190,11 @@ class SilenceWatch:
         return int(self.high[:, 1].max(initial=0) or self.high.max(initial=0))
 
     def _note_pauses(self, first_tick: int, active: Bools, stride: int, sampled: int) -> tuple[Bools, Bools]:
-        """Note the silences between active ticks; `active` is (2, ticks), samples are up to `stride` ticks apart.
+        """Note the silences between active ticks (2, ticks), where samples are up to `stride` ticks apart.
 
-        The newest one is of tick `sampled`: whether later ones are idle shows the next sample.
+        The newest sample is at tick `sampled`; only the next one shows whether later ticks are idle.
 
-        Returns in which ticks (ticks,) bytes were written, and in which of the others they were sent without an answer.
+        Returns in which ticks (ticks,) the node wrote to storage, and in which others it sent without an answer.
         """
         every = np.arange(active.shape[1]) + first_tick
         sent, received, idle = (
@@ -224,16 +224,17 @@ class SilenceWatch:
         return written, again
 
     def _note_known(self, tick: int) -> None:
-        """A rail without samples for a second says nothing about silence; all of them together do."""
+        """Silence is known up to where all rails have samples; a rail without any for a second is ignored."""
         newest = self._tick.min(axis=1, initial=tick)
         sampled = newest[newest >= tick - 1 / self._interval]
         self.known = int(sampled.min()) if len(sampled) else self.known
 
 
 class _Always:
-    """The `lowest` of the rates (rails, 2) that most samples of each of the last seconds exceed, in bytes per tick.
+    """Constant traffic: the rate that most samples of a second exceed, `lowest` (rails, 2) in bytes per tick.
 
-    Seconds in which nothing was received are left out: what is written then is not there all the time.
+    It is the lowest of the last seconds, without those in which nothing was received, because writes to storage are not
+    constant.
     """
 
     def __init__(self, shape: tuple[int, int], ticks_per_second: int) -> None:
@@ -265,7 +266,7 @@ class _Always:
 
 
 def _fill(active: Bools, gaps: Counts) -> Bools:
-    """Active samples of any rail, (2, ticks), with the ticks without one before each, which may have been active."""
+    """Active ticks of any rail, (2, ticks), with those missing before an active sample, which may have been active."""
     found: Bools = np.array(active.any(axis=0))
     holes = active & (gaps > 1)
     for rail, way, place in np.argwhere(holes).tolist():
@@ -284,7 +285,7 @@ class StorageWatch:
         self.last: tuple[int, int] | None = None
 
     def add(self, first_tick: int, last_tick: int, moved: float, silent: bool) -> None:
-        """Add the bytes that passed between two ticks; what is usual is that while the job is not `silent`."""
+        """Add the bytes that passed between two ticks; only those while the job is not `silent` count as usual."""
         seconds = (last_tick - first_tick) * self._interval
         if seconds <= 0:
             return
@@ -310,7 +311,7 @@ class SampleTimes:
     resolution: float = 0.0
 
     def at(self, tick: int) -> float:
-        """The end of the sample that leads to a tick, of which the first is 2."""
+        """The end of the sample up to a tick; that of the first sample is 2."""
         return self.start + (tick - 1) * self.interval
 
     def last_traffic(self, active: int, idle: int) -> Moment:
@@ -323,13 +324,13 @@ class SampleTimes:
 
 
 def _follow_rates(rates: Rates, times: SampleTimes, least: float) -> SilenceWatch:
-    """A watch over recorded rates (rails, 2, samples), the first of which is that up to tick 2.
+    """A watch over recorded rates (rails, 2, samples), the first of which is up to tick 2.
 
-    Counters across missing samples are not recorded: they count as silent between silent ones.
+    Recordings lack the counters across missing samples, which count as silent between silent samples.
     """
     known, rails = ~np.isnan(rates), len(rates)
     moved = np.where(known, rates, 0.0).astype(np.float64) * times.interval
-    # the end of the traffic before a hole may lie in it: the first sample after it has a tail of that traffic
+    # traffic may have ended while samples are missing: the first sample after them gets a tail of it
     late = known[..., 1:] & ~known[..., :-1]
     moved[..., 1:] += np.where(late, SILENT_PART / 2 * moved.max(axis=2, initial=0.0)[..., None], 0.0)
     found = SilenceWatch(rails, times.interval, least)
@@ -342,7 +343,7 @@ def _follow_rates(rates: Rates, times: SampleTimes, least: float) -> SilenceWatc
 def find_silences(rates: Rates, times: SampleTimes, least: float) -> list[tuple[float, float]]:
     """The notable silences of a node in recorded rates (2, samples), NaN for missing data: begins and ends in seconds.
 
-    The end is infinite if it lasts. Rates up to `least` bytes per second are no traffic.
+    The end is infinite if it lasts. Rates up to `least` bytes per second do not count as traffic.
     """
     found = _follow_rates(rates[np.newaxis], times, least)
     regular = found.pauses.regular()
@@ -361,9 +362,9 @@ def describe_rates(
     least: float,
     lost: Mapping[str, Moment] | None = None,
 ) -> NodeSilence:
-    """What a node says of a job at the end of recorded rates (rails, 2, samples), NaN for missing data.
+    """What a node reports on a job at the end of recorded rates (rails, 2, samples), NaN for missing data.
 
-    Rates up to `least` bytes per second are no traffic. Some rails were `lost`, which is known of none without it.
+    Rates up to `least` bytes per second do not count as traffic. `lost` is when rails lost their links, if known.
     """
     found = _follow_rates(rates, times, least)
 

@@ -1,7 +1,7 @@
-"""Judges the silence of a job: which node or rail its traffic stopped at, with the evidence and what is not known.
+"""Judges the silence of a job: the node or rail at which its traffic stopped, with the evidence and what is not known.
 
-Input is what each node says of itself: until when each rail moved bytes, when a link was lost, when lost packets were
-last counted. All times are seconds on one clock, as bounds of what is certain.
+Input is what each node reports on itself: when each rail last moved bytes, when a link was lost, when lost packets were
+last counted. All times are bounds in seconds on one clock.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ KINDS: Mapping[Kind, str] = {
 
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
-"""Silence before there are steps, and silence without a cause that is worth telling."""
+"""The silence that is judged before there are steps, and the silence without a cause that is pushed."""
 ORDERLY_FACTOR, FIRST_FACTOR = 3.0, 10.0
-"""How many times as long a silence lasts that is worth telling if it began after a whole step, or before there are any.
+"""How many times as long a silence must last to be pushed if it began after a whole step, or before there are steps.
 
-After a whole step begin checkpoints and evaluations; before the first ones, programs are compiled for minutes.
+Checkpoints and evaluations begin after a whole step; before the first step, programs compile for minutes.
 """
 HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
-"""Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
+"""The silence that is pushed if one node stopped first, and its ratio to the longest of these that ended by itself."""
 # a node that stops answering within this time of the last byte is part of the cause
 GONE_SECONDS = 5.0
 # no checkpoint is longer, unless the job has already had longer pauses
 SAVING_SECONDS = 600.0
-# the rest of a job may go on for a step or two when a rail has lost its link
+# other nodes may go on for a step or two when a rail has lost its link
 LINK_SECONDS = 30.0
-# samples of a node that end so long before those of others say nothing about the silence
+# samples of a node that end this long before those of others say nothing about the silence
 STALE_SECONDS = 10.0
-# a last byte that is known less well says little about an order
+# a last byte that is known less precisely says little about the order
 MAX_DOUBT_SECONDS = 0.1
-# of the earlier steps of a node that say by how much it usually stops before the others
+# earlier steps that show how long before the others a node usually stops
 MAX_LEADS = 8
 LEAD_SECONDS = 0.05
-# a silence at the end of a step has at least this part of the longest regular one, its traffic this part of any other's
+# the silence after a step has at least this part of the longest regular one, its traffic this part of any other step's
 STEP_PART = 2 / 3
 MAX_NAMED = 4
-# of a job, the last one first
+# of a job, newest first
 MAX_STALLS = 10
-# of one silence, the moment of the last byte differs by less from judgement to judgement
+# judgements of the same silence differ by less in the moment of the last byte
 SAME_SECONDS = 1.0
 
 
@@ -61,8 +61,8 @@ SAME_SECONDS = 1.0
 class RailSilence:
     """A rail of a node: when it sent and received its last bytes, None for none so far.
 
-    `lost` is when it last lost its link, None if that is not known to have happened, and `active` whether it has one.
-    `retried` is when a counter of lost packets last grew, between two readings, the newest of which was at
+    `lost` is when it last lost its link, None if it is not known to have, and `active` whether the link is up.
+    `retried` is when a counter of lost packets last grew, between two readings. The newest reading was at
     `counted_until`, None without such a counter.
     """
 
@@ -95,12 +95,12 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class NodeSilence:
-    """A node of a job, by its last answer, whose samples end at `known_until`.
+    """A node of a job as of its last answer, whose samples end at `known_until`.
 
     `regular` is the longest regular silence of its last steps in seconds, None before there are any, and `longest` the
     longest that ended by itself. `pauses` are its last regular ones and its longest ones, oldest first. `storage` is
     when its storage ports last carried more than usual. `ordered` is false if its clock is not known, so that its times
-    say nothing about those of other nodes. `problem` says why it does not answer any more, empty if it does.
+    say nothing about those of other nodes. `problem` is why it no longer answers, empty if it does.
     """
 
     rails: Mapping[str, RailSilence]
@@ -114,9 +114,9 @@ class NodeSilence:
 
     @property
     def last(self) -> Moment | None:
-        """The last byte that it received: what is sent and received by nobody is sent again and again.
+        """The last byte that it received, or sent if it never received any.
 
-        It is the last byte that it sent, if it never received any.
+        Bytes that nobody receives are sent again and again, so sent bytes do not show that a job goes on.
         """
         return latest(rail.received for rail in self.rails.values()) or self.sent
 
@@ -137,7 +137,7 @@ class Verdict:
     """The verdict on a silence that began at `since`, when the last byte of the job passed, and lasts for `seconds`.
 
     It names `nodes`, and `rails` as pairs of node and port. The sentences are the evidence for it, those against
-    others, and what was not known. It is worth telling anybody after `push_after` seconds of silence.
+    others, and what was not known. It is pushed after `push_after` seconds of silence.
     """
 
     kind: Kind
@@ -161,7 +161,7 @@ class Verdict:
 
     @property
     def stalled(self) -> bool:
-        """Whether it is worth telling by now."""
+        """Whether the silence has lasted long enough to be pushed."""
         return self.seconds >= self.push_after
 
 
@@ -173,9 +173,9 @@ def notable_seconds(regular: float | None) -> float:
 def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN_STEPS_SECONDS) -> Verdict | None:
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
-    It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
-    after `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`)
-    and at least after twice the longest that ended by itself.
+    It depends only on what the nodes report, so whoever asks gets the same. A silence without a cause is pushed after
+    `unexplained_seconds` if it cut off traffic, later if it began as pauses do (`ORDERLY_FACTOR`, `FIRST_FACTOR`), and
+    not before twice the longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
     newest = max((node.known_until for node in ordered.values()), default=0.0)
@@ -199,9 +199,9 @@ Rails = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class FirstNodes:
-    """The nodes that may have been the first to stop: one if that is certain, all if nothing is known.
+    """The nodes that may have stopped first: one if that is certain, all if nothing is known.
 
-    That one was certainly earlier than the next by `gap` seconds, 0 if that is unknown.
+    That one stopped at least `gap` seconds before the next, 0 if that is unknown.
     """
 
     nodes: tuple[str, ...]
@@ -224,7 +224,7 @@ class _Case:
 
     @property
     def seconds(self) -> float:
-        """For how long no node has certainly moved a byte."""
+        """For how long it is certain that no node moved a byte."""
         return self.now - self.since[1]
 
     @property
@@ -240,7 +240,7 @@ class _Case:
 
     @property
     def unexplained(self) -> float:
-        """The silence in seconds that is worth telling without a cause."""
+        """The silence in seconds that is pushed without a cause."""
         if self.regular is None:
             factor = FIRST_FACTOR
         else:
@@ -254,7 +254,7 @@ class _Case:
                 yield name, rail, silence
 
     def is_saving(self, names: Sequence[str]) -> bool:
-        """Whether storage ports of these nodes, or of any if there are none, were busy until a moment ago."""
+        """Whether storage ports of these nodes, or of any node if none is named, were busy until a moment ago."""
         saved = latest(node.storage for name, node in self.nodes.items() if name in names or not names)
         lasts = saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
         return lasts and self.seconds <= max(SAVING_SECONDS, self.unexplained)
@@ -262,7 +262,7 @@ class _Case:
     def verdict(
         self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str], push_after: float | None = None
     ) -> Verdict:
-        """A verdict with what speaks against the others, and what is not known; worth telling when `unexplained` is."""
+        """A verdict with the evidence against the other kinds, and what is not known."""
         return Verdict(
             kind=kind,
             nodes=tuple(dict.fromkeys(nodes)),
@@ -286,7 +286,7 @@ def _judge_links(case: _Case) -> Verdict | None:
 
 
 def _is_cause(rail: RailSilence, case: _Case) -> bool:
-    """Whether a lost link may have stopped the job: the rail was in use, had no byte after it, the job soon none."""
+    """Whether a lost link may have stopped the job: it had been in use, and soon the whole job was silent."""
     lost, last = rail.lost, rail.last
     if lost is None or last is None:
         return False
@@ -307,10 +307,10 @@ def _judge_losses(case: _Case) -> Verdict | None:
 
 
 def _judge_gone(case: _Case) -> Verdict | None:
-    """Nodes that stopped answering when the job fell silent, and said nothing of silence before.
+    """Nodes that stopped answering when the job fell silent, and reported no silence before.
 
-    What the others do then, such as to send again what such a node does not receive, follows from that. A node may be
-    late for some seconds only, and until then nothing is known.
+    What the others do afterwards follows from that: they retransmit what such a node does not receive. A node may only
+    be some seconds late, so until then nothing is known.
     """
     gone = [
         name
@@ -342,7 +342,7 @@ def _judge_order(case: _Case) -> Verdict:
     complete = len(case.here) == len(case.nodes) > 1
     if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
-        # in the first step after a node joined, and while others write a checkpoint, one stops first and waits
+        # one node stops first and waits in the first step after a node joined, and while others write a checkpoint
         waits = any(node.regular is None for node in case.here.values()) or case.is_saving(())
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
@@ -361,8 +361,8 @@ def _find_first(case: _Case) -> FirstNodes:
     """The nodes that may have stopped sending first; one that did is earlier than the next by the gap.
 
     A node that does not begin a collective gives no credit to the node that sends to it, so these two stop first. The
-    node that it sends to does not receive anything then: it alone is one of two in both directions. Clocks may have
-    hidden it in larger groups.
+    node that it sends to receives nothing then, so only the first one is one of the two in both directions. In larger
+    groups, clocks may have hidden it.
     """
     sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
     if len(sent) == 1:
@@ -387,9 +387,9 @@ def _middle(moment: Moment) -> float:
 
 
 def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
-    """The earlier silences of a node: how long each was, and for how much of it every other node still sent.
+    """The earlier silences of a node: the length of each, and for how much of it every other node still sent.
 
-    Those before which it sent nothing say nothing of it.
+    Silences before which it sent nothing are left out.
     """
     found = []
     others, before = [node for other, node in case.here.items() if other != name], -math.inf
@@ -414,9 +414,9 @@ def _usual_lead(case: _Case, name: str) -> float:
 
 
 def _hiccup(case: _Case, name: str) -> float | None:
-    """The silence that is worth telling because a node stopped first: longer than such a one that ended by itself.
+    """The silence that is pushed because a node stopped first: longer than the longest of these that ended by itself.
 
-    It is None, not known, if the node may evaluate alone, and the job has not shown yet for how long it does.
+    None, not known, if the node may evaluate alone, and the job has not shown yet for how long it does.
     """
     earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
     longest = max(earlier, default=0.0)
@@ -426,7 +426,7 @@ def _hiccup(case: _Case, name: str) -> float | None:
 
 
 def _waits(case: _Case, name: str) -> bool:
-    """Whether a node ended a step with the others, which then began the next one: so does one that evaluates alone.
+    """Whether a node ended a step with the others, which then began the next one, as when it evaluates alone.
 
     The others paused for as long as they usually do. A node that stops before another collective of the step, while the
     others send, or while they go on for several steps, does not wait.
@@ -502,7 +502,7 @@ def _when(moment: Moment, since: Moment) -> str:
 
 
 def _span(seconds: float) -> str:
-    """In two digits: whoever measures the clocks gets the same."""
+    """Two digits, so that gateways that measure the clocks slightly differently write the same."""
     number = float(f"{seconds:.2g}")
     return f"{number:g} s" if number >= 1 else f"{1000 * number:g} ms"
 
@@ -517,8 +517,8 @@ def _names(names: Iterable[str]) -> str:
 class Stall:
     """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
 
-    It is `pushed` once it has lasted for as long as its verdict wants. `said` are the kinds that were logged and
-    counted, each once: verdicts may alternate.
+    It is `pushed` once it has lasted for `push_after` of its verdict. `said` are the kinds that were logged and
+    counted, each once, because verdicts may alternate.
     """
 
     verdict: Verdict
@@ -528,9 +528,9 @@ class Stall:
     said: set[Kind] = field(default_factory=set)
 
     def update(self, verdict: Verdict) -> None:
-        """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.
+        """Take over a new verdict on the same silence; its words change only with the names, or if more is known.
 
-        Nodes that forget their past, as daemons that restart, take no answer back.
+        Nodes that forget their past, such as restarted daemons, do not take a verdict back.
         """
         old = self.verdict
         same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
@@ -543,13 +543,13 @@ class Stall:
         self.pushed |= verdict.stalled
 
     def move(self, seconds: float) -> None:
-        """Put its begin on a clock that was set forward by this."""
+        """Move its begin by the seconds by which the clock was set forward."""
         low, high = self.verdict.since
         self.verdict = replace(self.verdict, since=(low + seconds, high + seconds))
 
 
 def lasting(stalls: Sequence[Stall]) -> Stall | None:
-    """The stall that lasts, if these are those of a job, the last one first."""
+    """The stall that lasts, None without one; `stalls` are those of a job, newest first."""
     return stalls[0] if stalls and stalls[0].ended_ns is None else None
 
 
@@ -558,7 +558,7 @@ def follow(
 ) -> tuple[Stall | None, Stall | None]:
     """Take over a new judgement of a job; the stall that began, and the one that ended.
 
-    `stalls` are those so far, the last one first; the last byte of the job passed at `last`, None if that is not known.
+    `stalls` are those so far, newest first; the last byte of the job passed at `last`, None if that is not known.
     The job is `over` if no node has it any more.
     """
     old, ended = lasting(stalls), None
