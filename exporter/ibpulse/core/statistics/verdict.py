@@ -240,12 +240,15 @@ class _Case:
 
     @property
     def unexplained(self) -> float:
-        """The silence in seconds that is pushed without a cause."""
+        """The silence in seconds that is pushed without a cause, after a checkpoint at its begin if there is one."""
         if self.regular is None:
             factor = FIRST_FACTOR
         else:
             factor = 1.0 if all(map(_was_cut, self.here.values())) else ORDERLY_FACTOR
-        return max(factor * self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
+        least = max(factor * self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
+        saved = latest(node.storage for node in self.nodes.values())
+        saving = max(0.0, saved[1] - self.since[1]) if saved else 0.0
+        return max(least, min(saving + least, SAVING_SECONDS))
 
     def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
         """Every rail of the nodes that answer, with the names of both."""
@@ -327,9 +330,13 @@ def _judge_gone(case: _Case) -> Verdict | None:
 
 
 def _was_cut(node: NodeSilence) -> bool:
-    """Whether the last traffic of a node was clearly shorter than any between two of its earlier silences."""
+    """Whether what a node sent last was clearly shorter than the traffic between any two of its earlier silences.
+
+    A node that evaluates alone ends a step. What it receives of the next one is cut off, but not what it sent.
+    """
     usual = [after.begin - before.end for before, after in pairwise(node.pauses)]
-    return bool(usual) and _low(node.last) - node.pauses[-1].end < STEP_PART * min(usual)
+    begins = [pause.end for pause in node.pauses if pause.end < _low(node.sent)]
+    return bool(usual and begins) and _low(node.sent) - begins[-1] < STEP_PART * min(usual)
 
 
 def _low(moment: Moment | None) -> float:
@@ -416,13 +423,12 @@ def _usual_lead(case: _Case, name: str) -> float:
 def _hiccup(case: _Case, name: str) -> float | None:
     """The silence that is pushed because a node stopped first: longer than the longest of these that ended by itself.
 
-    None, not known, if the node may evaluate alone, and the job has not shown yet for how long it does.
+    None, not known, if the node may evaluate alone: how long it waited for a checkpoint does not tell for how long.
     """
-    earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
-    longest = max(earlier, default=0.0)
-    if longest <= HICCUP_SECONDS and _waits(case, name):
+    if _waits(case, name):
         return None
-    return max(HICCUP_SECONDS, HICCUP_FACTOR * longest)
+    earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
+    return max(HICCUP_SECONDS, HICCUP_FACTOR * max(earlier, default=0.0))
 
 
 def _waits(case: _Case, name: str) -> bool:
