@@ -28,7 +28,6 @@ from ibpulse.core.statistics.sums import (
     RECEIVE,
     TRANSMIT,
     NodeStatistics,
-    NodeTicks,
     Seconds,
     describe_node,
     sum_rails,
@@ -156,11 +155,14 @@ def add_up(
         if there:
             rates[:, way, span] = np.where(good[:, span], bytes_per_second[:, way], 0.0)
         measured[:, way, span] = np.where(good[:, span], seconds[:, way if there else 1 - way], 0.0)
+    split = (len(rates), 2, blocks, per_second)
     certain = None
     if peaks is not None:
         certain = np.zeros(shape)
         certain[..., span] = np.where(good[:, None, span] & known, peaks, 0.0)
-    summed = _sum_up(rates, measured, good, per_second, certain)
+        certain = certain.reshape(split)
+    by_second = Seconds(rates.reshape(split), measured.reshape(split), good.reshape(len(rates), blocks, -1), certain)
+    summed = sum_rails(by_second)
     return RailSeries(
         rails=rails,
         interval_ns=interval_ns,
@@ -185,13 +187,6 @@ def _up_by_second(up: Bools, lead: int, ticks_per_second: int) -> Bools:
     padded = np.pad(up, ((0, 0), (lead, -(lead + ticks) % ticks_per_second)))
     seconds = padded.reshape(count, -1, ticks_per_second).any(axis=2)
     return np.asarray(np.repeat(seconds, ticks_per_second, axis=1))
-
-
-def _sum_up(rates: Floats, seconds: Floats, good: Bools, ticks_per_second: int, peaks: Floats | None) -> NodeTicks:
-    count, blocks = len(rates), rates.shape[2] // ticks_per_second
-    split = (count, 2, blocks, ticks_per_second)
-    certain = None if peaks is None else peaks.reshape(split)
-    return sum_rails(Seconds(rates.reshape(split), seconds.reshape(split), good.reshape(count, blocks, -1), certain))
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:

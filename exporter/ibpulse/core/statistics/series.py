@@ -277,7 +277,9 @@ def common_rates(time_ns: Counts, stamps: Counts, valid: Bools, rates: Floats, s
     counter, tick = np.divmod(np.flatnonzero(edges[..., 1:] | edges[..., :-1]), edges.shape[2] - 1)
     tick += AROUND + 1
     ends = counter * ticks + tick
-    times = time_ns.mean(axis=(0, 1)) if valid.all() else _mean_of_valid(time_ns, valid)
+    times = time_ns.mean(axis=(0, 1))
+    if not valid.all():
+        times = np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(np.count_nonzero(valid, axis=(0, 1)), 1)
     span = (times[tick] - times[tick - 1]) / SECOND_NS
     # the reads at their ends and at their beginnings
     touched = np.zeros(rates.size, dtype=np.bool_)
@@ -302,11 +304,6 @@ def _find_edges(before: Floats, after: Floats) -> Bools:
     edges = after > limit
     edges |= before > np.multiply(after, EVEN, out=limit)
     return np.asarray(edges)
-
-
-def _mean_of_valid(time_ns: Counts, valid: Bools) -> Floats:
-    count = np.count_nonzero(valid, axis=(0, 1))
-    return np.asarray(np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(count, 1))
 
 
 def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, seconds: Floats, widths: Floats) -> Floats:

@@ -79,7 +79,8 @@ def find_steps(values: Floats, period: float) -> Steps:
     signal, known = _fold(values, fold)
     if length < 2 or len(signal) < 4 * length or not known.any():
         return NONE
-    signal = _smooth(signal, max(1, round(length / SMOOTHED)))
+    width = max(1, round(length / SMOOTHED))
+    signal = np.convolve(signal, np.full(width, 1 / width), "same")
     first = _most_alike(signal, length)
     shape = signal[first : first + length]
     for _ in range(2):
@@ -99,10 +100,6 @@ def _fold(values: Floats, fold: int) -> tuple[Floats, Bools]:
     means = np.where(hole, 0.0, cut).mean(axis=1)
     at = np.arange(len(cut))
     return np.interp(at, at[known], means[known]), known
-
-
-def _smooth(signal: Floats, width: int) -> Floats:
-    return np.convolve(signal, np.full(width, 1 / width), "same")
 
 
 def _most_alike(signal: Floats, length: int) -> int:
@@ -280,7 +277,9 @@ def find_step_edges(
     """
     highest = float(np.nanmax(rates, initial=0.0))
     idle_below = float(silence_level(highest))
-    first_idle, first_active = _find_silences(_find_states(rates, idle_below), least_idle)
+    both = np.max(rates, axis=0, initial=0.0)
+    states = np.where(np.isnan(rates).any(axis=0), MISSING, np.where(both > idle_below, ACTIVE, IDLE))
+    first_idle, first_active = _find_silences(states, least_idle)
     until = np.append(first_idle[1:], rates.shape[1])[: len(first_idle)]
     line = math.inf if line_rate is None else max(line_rate, highest)
     ways = [_Way(way, idle_below, interval_ns, line) for way in rates.astype(np.float64, copy=False)]
@@ -288,11 +287,6 @@ def find_step_edges(
     sent, received = (way.ends(first_idle) for way in ways)
     times = StepTimes(_join_ends(sent, received), transmit, receive, interval_ns)
     return StepEdges(first_idle, first_active, times, sent, received)
-
-
-def _find_states(rates: npt.NDArray[np.floating], idle_below: float) -> Counts:
-    both = np.max(rates, axis=0, initial=0.0)
-    return np.where(np.isnan(rates).any(axis=0), MISSING, np.where(both > idle_below, ACTIVE, IDLE))
 
 
 def _find_silences(states: Counts, least_idle: int | None) -> tuple[Counts, Counts]:
