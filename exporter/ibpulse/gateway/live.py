@@ -369,8 +369,6 @@ class JobView:
         return batch_event(to_ms, from_ms * MILLISECOND_NS, values, find_places(marks))
 
 
-log = logging.getLogger(__name__)
-
 # a choice of rows: rails or nodes, and the names of the nodes
 ViewKey = tuple[bool, tuple[str, ...]]
 
@@ -438,11 +436,6 @@ class JobFeed:
         finally:
             await self.polls.stop()
 
-    def end(self) -> None:
-        """End the streams of all viewers."""
-        for viewer in self.viewers:
-            viewer.close()
-
     def _feed(self) -> bool:
         """Feed all viewers once; whether there was anything."""
         now_ms, loop = wall_ms(self._clock), asyncio.get_running_loop()
@@ -482,8 +475,7 @@ class JobHub:
     def check(self, job: str, view: ViewKey) -> Key:
         """The job of a request for a stream."""
         states = {state.name: state for state in self._parts.table.rows()}
-        found = jobs.choose_job(jobs.list_jobs(states.values()), job)
-        rows = jobs.choose_rows(found, states, view[1], rails=view[0])
+        found, rows = jobs.choose_rows(states, job, view[1], rails=view[0])
         feed = self._feeds.get(found.key)
         if feed is None or view not in feed.views:
             viewed = sum(each.row_count for other in self._feeds.values() for each in other.views.values())
@@ -526,7 +518,8 @@ class JobHub:
             log.exception("the stream of a job failed; disconnecting its viewers")
         if self._feeds.get(job) is feed:
             del self._feeds[job]
-        feed.end()
+        for viewer in feed.viewers:
+            viewer.close()
 
     def period(self) -> float:
         """Time between two polls of a node in seconds."""
