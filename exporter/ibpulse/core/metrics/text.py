@@ -194,15 +194,11 @@ def table_text(rows: Iterable[Metric], source: object, text_format: TextFormat, 
     for metric, samples in read_families(rows, source):
         lines = family_lines(metric, samples)
         if wanted and not {metric.name, metric.family} & set(wanted):
-            lines = [line for line in lines if _sample_name(line) in wanted]
+            lines = [line for line in lines if line.partition(" ")[0].partition("{")[0] in wanted]
         if lines:
             parts.append(header(metric, text_format))
             parts += lines
     return "\n".join([*parts, ""]) if parts else ""
-
-
-def _sample_name(line: str) -> str:
-    return line.partition(" ")[0].partition("{")[0]
 
 
 def registry_text(registry: CollectorRegistry, text_format: TextFormat, wanted: Collection[str] = frozenset()) -> bytes:
@@ -218,10 +214,7 @@ class _Chosen:
         self._registry = registry
         self._wanted = wanted
 
-    def collect(self) -> Iterable[LibraryFamily]:
-        return list(self._chosen())
-
-    def _chosen(self) -> Iterator[LibraryFamily]:
+    def collect(self) -> Iterator[LibraryFamily]:
         for metric in self._registry.collect():
             whole = not self._wanted or metric.name in self._wanted
             chosen = LibraryFamily(metric.name, metric.documentation, metric.type, metric.unit)
