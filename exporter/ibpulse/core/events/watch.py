@@ -282,9 +282,8 @@ class PortWatch:
         history, now_ns = self._log.history, self._clock.time_ns()
         found = {name: history.now(name) for name in history.names()}
         states = {name: state_to_json(state) for name, state in found.items() if state is not None}
-        text = f"the daemon started with {len(states)} ports"
-        tick = self._reader.tick_at(now_ns)
-        self._log.add(Event(now_ns, STARTED, "", text, details={"ports": states}, tick=tick, ring=self._ring))
+        started = Event(now_ns, STARTED, "", f"the daemon started with {len(states)} ports", details={"ports": states})
+        self._log.add(place_in_ring(started, self._reader))
 
     def _record(
         self,
@@ -300,20 +299,10 @@ class PortWatch:
         time_ns, since_ns = self._find_time(kind, seen, since_ns)
         if before != after:
             self._since[name] = time_ns
-        self._log.add(
-            Event(
-                time_ns,
-                kind,
-                name,
-                text,
-                max(0, time_ns - since_ns) if since_ns > 0 else 0,
-                before,
-                after,
-                {key: value for key, value in details.items() if value},
-                self._reader.tick_at(time_ns),
-                self._ring,
-            )
-        )
+        uncertainty_ns = max(0, time_ns - since_ns) if since_ns > 0 else 0
+        known = {key: value for key, value in details.items() if value}
+        event = Event(time_ns, kind, name, text, uncertainty_ns, before, after, known)
+        self._log.add(place_in_ring(event, self._reader))
 
     def _find_time(self, kind: str, seen: SeenPort, since_ns: int) -> tuple[int, int]:
         """When a change was noticed, and the instant after which it happened; both wall time in ns.
