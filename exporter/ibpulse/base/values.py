@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from ibpulse.base.text import show
+from ibpulse.base.text import sentence_list, show
 from ibpulse.base.units import (
     SECOND_NS,
     format_duration,
@@ -212,7 +212,7 @@ def unknown_word(text: str, allowed: Iterable[str]) -> str:
 
 def either(words: Sequence[str]) -> str:
     """Words joined as in a sentence: `a, b or c`."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    return sentence_list(words, "or")
 
 
 def advice(unknown: str, known: Iterable[str], otherwise: str) -> str:

@@ -144,7 +144,7 @@ class JobPolls:
         self._failures = Occurrences()
         self._places = asyncio.Semaphore(MAX_ASKED)
         # events that the viewers have, and events that they get next
-        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.job = jobs.FleetJob(key)
         self.refresh()
@@ -198,15 +198,11 @@ class JobPolls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def known_events(self) -> list[dict[str, Any]]:
-        """The events that were taken."""
-        return list(self._events)
-
     def take_events(self) -> list[dict[str, Any]]:
         """The events that were not taken yet."""
         found = list(self._new_events)
         self._new_events.clear()
-        self._events.extend(found)
+        self.events.extend(found)
         return found
 
     def _end(self, name: str, poll: NodePoll, task: asyncio.Task[None]) -> None:
@@ -403,7 +399,7 @@ class JobFeed:
         view = self.views[key]
         if not unread and resume_ms is not None:
             past = view.resume(resume_ms, view.sent_ms)
-        return itertools.chain([RETRY + view.rows + _log(self.polls.known_events()) + view.summary], past)
+        return itertools.chain([RETRY + view.rows + _log(list(self.polls.events)) + view.summary], past)
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer, and its choice of rows if it was the last one."""

@@ -153,7 +153,7 @@ class StallWatch:
 
     def _consider(self, job: WatchedJob) -> None:
         """Judge a job that may be silent: as soon as all its nodes were asked, and then again and again."""
-        if not job.suspect and not job.stall:
+        if not job.stall and not any(each.answer.notable for each in job.nodes.values()):
             job.asked = False
         elif not job.asked:
             job.asked = True

@@ -22,7 +22,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.members import NOT_OURS, Part, read_members
+from ibpulse.core.answers.members import NOT_OURS, Part, read_members, unexpected
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead, encode_npy
 from ibpulse.core.arrays import Bools, Singles
 from ibpulse.core.model import DIRECTIONS
@@ -181,8 +181,7 @@ class Requests:
         if self._refused:
             raise DaemonError(UNVERIFIED, kind="refused")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
-        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
-        extensions = {"timeout": timeouts, **self._server_name}
+        extensions = {"timeout": httpx.Timeout(seconds).as_dict(), **self._server_name}
         with self._explained(""):
             return httpx.Request(
                 method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=extensions
@@ -451,10 +450,7 @@ def read_window(answer: PeerAnswer) -> WindowAnswer:
         for values in (one.seconds, *(each for row in one.series for each in (row.counters, row.gained, row.full)))
     )
     if uneven or lengths - {window.points}:
-        raise DaemonError(
-            f"its answer is not as expected: series of other lengths than points or times; {NOT_OURS}",
-            kind="bad-answer",
-        )
+        raise unexpected("series of other lengths than points or times")
     return window
 
 

@@ -84,7 +84,9 @@ def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
     if metric.type == "histogram":
         for labels, value in samples:
             assert isinstance(value, Histogram)
-            _add_histogram(lines, metric, labels, value)
+            buckets, total, count = _histogram_prefixes(metric, labels, value.bounds)
+            lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
+            lines += [total + format_number(value.total), f"{count}{value.cumulative[-1]}"]
         return lines
     if metric.type == "summary":
         for labels, value in samples:
@@ -94,13 +96,6 @@ def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
         return lines
     # a single expression, because this loop is most of the cost of a scrape
     return [_prefix(metric, labels) + _ODD.get(text := repr(value), text) for labels, value in samples]
-
-
-def _add_histogram(lines: list[str], metric: Metric, labels: Labels, value: Histogram) -> None:
-    buckets, total, count = _histogram_prefixes(metric, labels, value.bounds)
-    lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
-    lines.append(total + format_number(value.total))
-    lines.append(f"{count}{value.cumulative[-1]}")
 
 
 @cache

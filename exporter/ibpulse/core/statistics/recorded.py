@@ -117,11 +117,6 @@ class RailSeries:
         return int(self.rails.strides[self.rails.ever_up].max(initial=1))
 
     @property
-    def common_stride(self) -> int:
-        """Ticks of the shortest bins into which the samples of all rails fit."""
-        return int(np.lcm.reduce(self.rails.strides[self.rails.ever_up], initial=1))
-
-    @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters resolve; 1 unless some do not change at every sample."""
         return coarsest_ticks(self.rails.finest_ticks[self.rails.ever_up].tolist())
@@ -357,7 +352,8 @@ class Sums:
         """Moments of the active bins of `ticks` samples: (bounds - 1, 4), 0 if the counters do not resolve them."""
         series = self._series
         # single samples are valid at any stride, unlike bins that divide samples; the daemon excludes both
-        if ticks < series.resolution_ticks or (ticks > 1 and ticks % series.common_stride):
+        divides = ticks > 1 and (ticks % series.rails.strides[series.rails.ever_up]).any()
+        if ticks < series.resolution_ticks or divides:
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured
         if ticks > 1:

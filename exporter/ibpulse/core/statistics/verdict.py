@@ -466,7 +466,7 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     clocks = [name for name, node in case.here.items() if not node.ordered]
     if clocks and len(case.nodes) > 1:
         yield f"the order of the nodes: no known clock on {_names(clocks)}"
-    uncounted = dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case))
+    uncounted = list(dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case)))
     if uncounted:
         yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
     for name, node in case.here.items():
@@ -491,10 +491,9 @@ def _span(seconds: float) -> str:
     return f"{number:g} s" if number >= 1 else f"{1000 * number:g} ms"
 
 
-def _names(names: Iterable[str]) -> str:
-    known = list(names)
-    more = len(known) - MAX_NAMED
-    return ", ".join(known) if more <= 0 else f"{', '.join(known[:MAX_NAMED])} and {more} more"
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ outside their bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +86,7 @@ def find_steps(values: Floats, period: float) -> Steps:
     shape = signal[first : first + length]
     for _ in range(2):
         places = _follow(_likeness(signal, shape), period / fold, float(first))
-        shape = _mean_shape(signal, places, length)
+        shape = _mean_shape(signal, places, length, 0)
         first = round(places[len(places) // 2])
     return _sharpen(signal, known, places, period / fold, fold)
 
@@ -113,15 +114,10 @@ def _most_alike(signal: Floats, length: int) -> int:
     return int(places[np.argmax(found)])
 
 
-def _cut(signal: Floats, places: Floats, length: int, margin: int) -> Floats:
-    """The series from `margin` before each place to `margin` after its step: (places, length + 2 * margin)."""
-    at = places[:, None] + np.arange(-margin, length + margin)
-    return np.interp(at, np.arange(len(signal)), signal)
-
-
-def _mean_shape(signal: Floats, places: Floats, length: int) -> Floats:
-    chosen = places[:: -(-len(places) // SHAPE_STEPS)]
-    return np.asarray(_cut(signal, chosen, length, 0).mean(axis=0))
+def _mean_shape(signal: Floats, places: Floats, length: int, margin: int) -> Floats:
+    """The mean of the series from `margin` before some of the places to `margin` after their steps."""
+    at = places[:: -(-len(places) // SHAPE_STEPS), None] + np.arange(-margin, length + margin)
+    return np.asarray(np.interp(at, np.arange(len(signal)), signal).mean(axis=0))
 
 
 def _likeness(signal: Floats, shape: Floats) -> Floats:
@@ -173,7 +169,7 @@ def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: 
     inside = places[(places > margin) & (places < len(signal) - length - margin)]
     if not len(inside):
         return NONE
-    wide = _cut(signal, inside[:: -(-len(inside) // SHAPE_STEPS)], length, margin).mean(axis=0)
+    wide = _mean_shape(signal, inside, length, margin)
     edge = _steepest(wide, width, margin, margin + length)
     likeness = _likeness(signal, wide[edge - 2 * width : edge + 2 * width])
     found = [_peak(likeness, first, first + 2 * width) for first in _firsts(places + edge - margin, width, likeness)]
@@ -237,16 +233,14 @@ class StepTimes:
 
     def chosen(self, which: Bools) -> StepTimes:
         """Some of the steps."""
-        ends, transmit, receive = (each.chosen(which) for each in (self.end_before, self.transmit, self.receive))
-        return StepTimes(ends, transmit, receive, self.interval_ns)
+        return self._with(lambda edge: edge.chosen(which))
 
     def shifted(self, by_ns: float) -> StepTimes:
         """The same times after another origin."""
-        ends, transmit, receive = (
-            EdgeTimes(each.low + by_ns, each.at + by_ns, each.high + by_ns, each.resolved)
-            for each in (self.end_before, self.transmit, self.receive)
-        )
-        return StepTimes(ends, transmit, receive, self.interval_ns)
+        return self._with(lambda edge: EdgeTimes(edge.low + by_ns, edge.at + by_ns, edge.high + by_ns, edge.resolved))
+
+    def _with(self, change: Callable[[EdgeTimes], EdgeTimes]) -> StepTimes:
+        return StepTimes(change(self.end_before), change(self.transmit), change(self.receive), self.interval_ns)
 
 
 @dataclass(frozen=True, slots=True)
