@@ -230,9 +230,10 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
     widths, middles = np.abs(reads[1:] - reads[:-1]), (reads[1:] + reads[:-1]) >> 1
     elapsed = middles[:, 1:] - middles[:, :-1]
     steps = plausible.uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
-    pairs = plausible.Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
-    short = elapsed[:, 1] < nominal_ns
-    steps = np.where(short, plausible.limit_by_sample_before(steps, pairs, nominal_ns), steps)
+    limited = plausible.limit_by_sample_before(
+        steps, rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2], nominal_ns
+    )
+    steps = np.where(elapsed[:, 1] < nominal_ns, limited, steps)
     return plausible.lower_bound(rates[:, 1], steps).astype(np.float32)
 
 
@@ -377,8 +378,7 @@ def plain_peaks(
     last = row[followed], way[followed], place[followed]
     both = last[0][:, None], last[1][:, None], last[2][:, None] + np.array([-1, 0])
     around = widths[last[0], last[1], last[2] - 1] + widths[last[0], last[1], last[2] + 1]
-    pairs = plausible.Pairs(rates[both], elapsed[both], around)
-    limited = plausible.limit_by_sample_before(doubts[followed], pairs, interval_ns)
+    limited = plausible.limit_by_sample_before(doubts[followed], rates[both], elapsed[both], around, interval_ns)
     doubts[followed] = np.where(elapsed[last] < interval_ns, limited, doubts[followed])
     rates[unsure] = plausible.lower_bound(rates[unsure], doubts)
     return rates
