@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.units import MILLISECOND_NS
@@ -71,15 +70,8 @@ MAX_VIEWED_ROWS = 512
 def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
     """An event as in `/api/v1/stream`, with its node."""
     details = {name: event.details[name] for name in ("name",) if event.kind == "capture" and name in event.details}
-    return {
-        "node": node,
-        "time_ms": event.time_ms,
-        "uncertainty_ms": event.uncertainty_ms,
-        "kind": event.kind,
-        "subject": event.subject,
-        "text": event.text,
-        "details": details,
-    }
+    shown = event.model_dump(include={"time_ms", "uncertainty_ms", "kind", "subject", "text"})
+    return {"node": node, **shown, "details": details}
 
 
 class NodePoll:
@@ -386,7 +378,7 @@ class JobFeed:
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
         """The events that a new viewer receives before the batches for all viewers."""
         past: Iterator[bytes] = iter(())
-        begin_ms, unread = wall_ms(self._clock) - WAIT_MS, not self.views
+        begin_ms, unread = self._clock.time_ns() // MILLISECOND_NS - WAIT_MS, not self.views
         if unread and resume_ms is not None:
             # the first poll reads this past, so it comes with the first batches
             oldest_ms = begin_ms - FIRST_PAST_MS
@@ -434,7 +426,7 @@ class JobFeed:
 
     def _feed(self) -> bool:
         """Feed all viewers once; whether there was anything."""
-        now_ms, loop = wall_ms(self._clock), asyncio.get_running_loop()
+        now_ms, loop = self._clock.time_ns() // MILLISECOND_NS, asyncio.get_running_loop()
         log_events = self.polls.take_events()
         second = now_ms // 1000
         news, self._second = second != self._second, second
@@ -521,11 +513,6 @@ class JobHub:
         """Time between two polls of a node in seconds."""
         polled = sum(len(feed.polls.nodes) for feed in self._feeds.values())
         return max(MIN_SECONDS, polled / POLLS_PER_SECOND)
-
-
-def wall_ms(clock: Clock) -> int:
-    """The clock of the gateway."""
-    return clock.time_ns() // MILLISECOND_NS
 
 
 def _log(events: list[dict[str, Any]]) -> bytes:

@@ -299,11 +299,6 @@ class TlsServer:
     context: ssl.SSLContext
     allowed_names: frozenset[str]
 
-    @property
-    def needs_certificate(self) -> bool:
-        """Whether clients without a verified certificate are turned away."""
-        return self.context.verify_mode is ssl.CERT_REQUIRED
-
 
 class _EncryptedKeyError(Exception):
     """The key is encrypted."""

@@ -84,14 +84,14 @@ def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
     if metric.type == "histogram":
         for labels, value in samples:
             assert isinstance(value, Histogram)
-            buckets, total, count = _histogram_prefixes(metric, labels, value.bounds)
+            buckets, total, count = _prefixes(metric, labels, value.bounds)
             lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
             lines += [total + format_number(value.total), f"{count}{value.cumulative[-1]}"]
         return lines
     if metric.type == "summary":
         for labels, value in samples:
             assert isinstance(value, CountAndSum)
-            count, total = _summary_prefixes(metric, labels)
+            _, total, count = _prefixes(metric, labels)
             lines += [count + format_number(value.count), total + format_number(value.total)]
         return lines
     # a single expression, because this loop is most of the cost of a scrape
@@ -117,19 +117,12 @@ def _prefix(metric: Metric, labels: Labels) -> str:
 
 
 @lru_cache(maxsize=CACHED_PREFIXES)
-def _histogram_prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...]) -> tuple[tuple[str, ...], str, str]:
-    """The lines of a histogram up to their values: buckets, sum, count."""
+def _prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...] = ()) -> tuple[tuple[str, ...], str, str]:
+    """The lines of a histogram or a summary up to their values: buckets, which a summary does not have, sum, count."""
     pairs = list(zip(metric.labels, labels, strict=True))
     limits = [*map(format_number, bounds), "+Inf"]
     buckets = tuple(_line(f"{metric.name}_bucket", [*pairs, ("le", limit)]) for limit in limits)
     return buckets, _line(f"{metric.name}_sum", pairs), _line(f"{metric.name}_count", pairs)
-
-
-@lru_cache(maxsize=CACHED_PREFIXES)
-def _summary_prefixes(metric: Metric, labels: Labels) -> tuple[str, str]:
-    """The lines of a summary up to their values: count, sum."""
-    pairs = list(zip(metric.labels, labels, strict=True))
-    return _line(f"{metric.name}_count", pairs), _line(f"{metric.name}_sum", pairs)
 
 
 def _line(name: str, pairs: Iterable[tuple[str, str]]) -> str:

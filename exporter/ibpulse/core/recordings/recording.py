@@ -399,10 +399,8 @@ class Recording:
         first, end, _ = slice(first, end).indices(self.ticks)
         start_ns = self.start_ns + first * self.meta.interval_ns
         part = np.s_[:, :, first:end]
-        steps, merged = (
-            None if self.steps is None else self.steps[part],
-            None if self.merged is None else self.merged[part],
-        )
+        steps = None if self.steps is None else self.steps[part]
+        merged = None if self.merged is None else self.merged[part]
         signals = tuple(each.cut(first, end) for each in self.signals)
         return Recording(self.meta, start_ns, self.bytes_per_second[part], self.seconds[part], steps, merged, signals)
 
