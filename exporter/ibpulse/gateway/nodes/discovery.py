@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.values import PATH, TEXT, YAML_TRUTH
-from ibpulse.base.yaml import YamlFile, entry
+from ibpulse.base.yaml import Keys, YamlFile, entry
 from ibpulse.core.client.transport import JSON_TYPE, HttpPeer, NodeAccess
 from ibpulse.gateway.nodes.targets import (
     ACCESS,
@@ -297,19 +297,17 @@ def read_node_config(path: Path) -> tuple[NodeConfig, YamlFile]:
     return config, file
 
 
-def _find_contradictions(config: NodeConfig) -> list[tuple[tuple[str, ...], str]]:
-    found: list[tuple[tuple[str, ...], str]] = []
+def _find_contradictions(config: NodeConfig) -> Iterator[tuple[Keys, str]]:
     auth, tls = config.basic_auth, config.tls_config
     if auth and (not auth.username or ":" in auth.username or not auth.username.isprintable()):
-        found.append((("basic_auth", "username"), "give a name of printable characters without a colon"))
+        yield ("basic_auth", "username"), "give a name of printable characters without a colon"
     if auth and (auth.password is None) == (auth.password_file is None):
-        found.append((("basic_auth", "password_file"), "give either password_file or password"))
+        yield ("basic_auth", "password_file"), "give either password_file or password"
     if tls and (tls.cert_file is None) != (tls.key_file is None):
-        found.append((("tls_config", "key_file"), "cert_file and key_file belong together; give both or none"))
+        yield ("tls_config", "key_file"), "cert_file and key_file belong together; give both or none"
     if tls and tls.insecure_skip_verify:
         advice = "is not supported, because any server could then collect the password; give ca_file"
-        found.append((("tls_config", "insecure_skip_verify"), advice))
-    return found
+        yield ("tls_config", "insecure_skip_verify"), advice
 
 
 def _make_authorization(auth: BasicAuthSection, source: YamlFile) -> str:
