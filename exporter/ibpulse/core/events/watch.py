@@ -357,27 +357,20 @@ def _remember(name: str) -> Port:
     return Port(PortId(device, int(number)), PortIdentity(), False, DISAPPEARED, None, ByteSource("", (), (), 1))
 
 
-class PhaseEvents:
-    """Adds each phase to the event log: a first traffic at its first sample, a checkpoint at its last one."""
-
-    def __init__(self, log: EventLog, reader: RingReader) -> None:
-        self._log, self._reader = log, reader
-
-    def note(self, phases: Iterable[Phase]) -> None:
-        """Record phases, whose samples are ticks of the ring."""
-        for phase in phases:
-            interval_ns, ring = self._reader.interval_ns, self._reader.ring.words[at.H_CREATED_WALL_NS]
-            details: dict[str, float | int] = {"silent_seconds": round(phase.silent_seconds, 3)}
-            if phase.kind == CHECKPOINT:
-                tick, seconds = phase.end - 1, (phase.end - phase.first) * interval_ns / 1e9
-                details |= {
-                    "seconds": round(seconds, 3),
-                    "transmitted_bytes": round(phase.transmitted),
-                    "received_bytes": round(phase.received),
-                }
-                text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
-            else:
-                tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
-            time_ns = self._reader.wall_of(tick)
-            uncertainty_ns = phase.uncertainty * interval_ns
-            self._log.add(Event(time_ns, phase.kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+def note_phases(log: EventLog, reader: RingReader, phases: Iterable[Phase]) -> None:
+    """Add phases, whose samples are ticks of the ring: a first traffic at its first one, a checkpoint at its last."""
+    interval_ns, ring = reader.interval_ns, reader.ring.words[at.H_CREATED_WALL_NS]
+    for phase in phases:
+        details: dict[str, float | int] = {"silent_seconds": round(phase.silent_seconds, 3)}
+        if phase.kind == CHECKPOINT:
+            tick, seconds = phase.end - 1, (phase.end - phase.first) * interval_ns / 1e9
+            details |= {
+                "seconds": round(seconds, 3),
+                "transmitted_bytes": round(phase.transmitted),
+                "received_bytes": round(phase.received),
+            }
+            text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
+        else:
+            tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
+        uncertainty_ns = phase.uncertainty * interval_ns
+        log.add(Event(reader.wall_of(tick), phase.kind, "", text, uncertainty_ns, None, None, details, tick, ring))
