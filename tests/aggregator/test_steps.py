@@ -24,7 +24,7 @@ from ibpulse.agent.aggregator.steps import (
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.events.watch import PhaseEvents
+from ibpulse.core.events.watch import note_phases
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.spans import place_ports
@@ -262,7 +262,6 @@ class Node:
         self.log = EventLog(EventFile(self.path / "events"))
         self.log.load(self.ring.file.words[at.H_CREATED_WALL_NS])
         self.aggregator = Aggregator(self.ring.reader, AggregatorOptions())
-        self.events = PhaseEvents(self.log, self.ring.reader)
 
     def write(self, rail: Traffic, storage: Traffic, seconds: int) -> None:
         """Samples of whole seconds from the beginning on; a tick belongs to the interval that it ends."""
@@ -277,7 +276,7 @@ class Node:
     def follow(self, first: int, last: int) -> list[Event]:
         for second in range(first, last + 1):
             self.reach(second * 100 + 50)
-            self.events.note(update(self.ring, self.aggregator, second).phases)
+            note_phases(self.log, self.ring.reader, update(self.ring, self.aggregator, second).phases)
         return list(self.log.events())
 
 

@@ -63,7 +63,7 @@ def readings(signals: dict[Signal, Sequence[int]], every: int = 10, first: int =
     counters = np.array([*signals.values()], dtype=np.uint64).T
     wall = START + (first + every * np.arange(len(counters))) * TICK
     times = np.broadcast_to(wall[:, None], counters.shape)
-    return SignalReadings(tuple(signals), wall, times, np.zeros_like(times), counters)
+    return SignalReadings(tuple(signals), wall, times, counters)
 
 
 def test_gains_are_those_of_the_samples_between_two_readings() -> None:
@@ -158,7 +158,7 @@ FULL = 2**32 - 1
 )
 def test_signs_of_a_second_at_half_of_the_peak(counted: dict[Signal, list[int]], code: int) -> None:
     rates = [1.0, *[0.5] * 99]
-    signals = readings(counted) if any(counted.values()) else SignalReadings((), *(np.zeros(0, dtype=np.int64),) * 4)  # type: ignore[arg-type]
+    signals = readings(counted) if any(counted.values()) else SignalReadings((), *(np.zeros(0, dtype=np.int64),) * 3)  # type: ignore[arg-type]
     found = find_rail_signs(samples_of(rates), signals, 1e6)
     assert set(found.codes[2:-1].tolist()) <= {code}
     assert found.tally()[code, 0] > 0.7

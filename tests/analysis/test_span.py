@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.core.statistics.signature import Features, SignatureOptions
 from ibpulse.core.statistics.span import SpanOptions, SpanStatistics, describe_span, exposed_bounds
 
 GB = 1e9
@@ -196,11 +195,10 @@ def test_idle_rails_change_no_signature(idle: int) -> None:
     levels = np.tile(np.repeat([48 * GB, 15 * GB], 2), 300)
     rates = np.broadcast_to(levels, (4, 2, len(levels))).copy()
     rates[:idle] = 0.0
-    here = Features(1.0, float(levels.std() / levels.mean()), np.nan, np.nan, 0.96, 0.63)
-    options = replace(OPTIONS, signature=SignatureOptions(moe=here, others=()))
-    found = describe_span(series_of(rates), options)
-    assert found.signature.label == "moe_like"
-    assert found.signature.confidence == pytest.approx(0.6, abs=0.01)
+    found, carriers = (describe_span(series_of(each), OPTIONS) for each in (rates, rates[idle:]))
+    # not 0, so it depends on the features
+    assert carriers.signature.confidence > 0.001
+    assert found.signature.confidence == pytest.approx(carriers.signature.confidence)
     assert found.peak_utilization == pytest.approx(0.96 * (4 - idle) / 4)
 
 

@@ -20,7 +20,6 @@ from tests.congestion.network import TICKS_PER_READING
 UNKNOWN = signs.SIGNS[-1]
 LABELS = signs.SIGNS
 START_NS, TICK_NS = 1_700_000_000_000_000_000, 10_000_000
-UNCERTAINTY_NS = 20_000
 # the daemon reads the state and the rate of a link every second
 STATUS_TICKS = 100
 # kernel module and link layer
@@ -66,7 +65,6 @@ def read_port(seen: Observation, port: int) -> gains.SignalReadings:
         source.signals,
         START_NS + ticks * TICK_NS,
         np.broadcast_to(seen.reading_times[port][:, None], counters.shape),
-        np.full(counters.shape, UNCERTAINTY_NS),
         counters,
     )
 

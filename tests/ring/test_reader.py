@@ -33,7 +33,7 @@ def test_a_record_is_read_at_its_tick(ring: RingFile) -> None:
     assert block.present.tolist() == [[False, True, False]]
     assert block.counters()[0, :, 1].tolist() == [7, 9]
     assert block.time_ns()[0, :, 1].tolist() == [1005, 1030]
-    assert block.uncertainty_ns()[0, :, 1].tolist() == [5, 20]
+    assert block.stamps()[0, 1].tolist() == [1000, 1010, 1050]
     assert (block.scale.tolist(), block.stride.tolist()) == ([4], [3])
     assert (block.first_tick, block.interval_ns) == (69, INTERVAL_NS)
 

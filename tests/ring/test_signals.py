@@ -52,7 +52,6 @@ def test_a_reading_has_its_counters_and_the_time_of_each(ring: RingFile) -> None
     assert found.wall_ns.tolist() == [tick * INTERVAL_NS for tick in (10, 11, 12)]
     assert found.counters.tolist() == [[tick, 2 * tick, 3 * tick] for tick in (10, 11, 12)]
     assert found.time_ns[0].tolist() == [1010, 1040, 1040]
-    assert found.uncertainty_ns[0].tolist() == [10, 20, 20]
     np.testing.assert_array_equal(found.gains().gained[1:], [[1, 2, 3]] * 2)
 
 

@@ -21,10 +21,10 @@ from ibpulse.core.http.access import (
     AccessControl,
     HostCheck,
     PasswordCheck,
-    TooManyChecksError,
     is_foreign_write,
     parse_basic,
 )
+from ibpulse.core.http.admission import FullError
 from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
 from tests.turns import until
@@ -200,7 +200,7 @@ async def test_a_new_client_has_its_turn_before_the_queued_guesses_of_others(mon
     # the running guess, and at most one more of each client
     assert held.passwords.index(b"secret") <= 1 + 4
     results = await asyncio.gather(*guesses, return_exceptions=True)
-    displaced = [result for result in results if isinstance(result, TooManyChecksError)]
+    displaced = [result for result in results if isinstance(result, FullError)]
     assert len(displaced) == 1
     assert results.count(False) == access.MAX_WAITING
     assert not check._running

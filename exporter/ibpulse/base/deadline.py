@@ -135,10 +135,6 @@ class RepeatedRead(Generic[T]):
         """Whether the thread of an earlier scan is still running."""
         return self._thread is not None and self._thread.is_alive()
 
-    def is_due(self, scan: int, every: int) -> bool:
-        """Whether the last read is at least `every` scans old, or there was none."""
-        return self.started_at is None or scan - self.started_at >= every
-
     def start(self, scan: int, turn: threading.Lock | None = None) -> threading.Thread:
         """Start a new read and return its thread; the previous one has ended.
 
@@ -183,8 +179,9 @@ class RepeatedReads(Generic[R]):
                 kept[name] = self._make(name)
         self._reads = kept
         idle = [kept[name] for name in names if not kept[name].is_running()]
+        due = [read for read in idle if read.started_at is None or scan - read.started_at >= self._every]
         turn = threading.Lock()
-        return [read.start(scan, turn) for read in idle if read.is_due(scan, self._every)]
+        return [read.start(scan, turn) for read in due]
 
     def __getitem__(self, name: str) -> R:
         return self._reads[name]

@@ -1,19 +1,4 @@
-"""The errors that ibpulse raises on purpose, as one tree. It must import nothing.
-
-    IbpulseError            every error below; the command line prints it and exits with its `exit_code`
-    ├── ConfigError         settings that cannot be used; carries every fault found, not only the first
-    ├── FabricError         a sysfs tree that cannot be read as one
-    ├── RingError           a ring file that is not one, is of another version, or does not fit
-    ├── SamplerError        the sampler process could not be started
-    ├── RecordingError      a recording that cannot be read or written
-    ├── DatasetError        a dataset of many nodes that cannot be read or written
-    ├── BenchmarkError      a benchmark's file that cannot be read, or not be compared
-    ├── TraceError          a profiler's trace that cannot be read, or not be compared
-    ├── PictureError        a picture that cannot be drawn or written
-    ├── CaptureError        a capture that cannot be taken
-    ├── DaemonError         a running daemon that does not answer, or refuses
-    ├── DiscoveryError      a list of nodes that cannot be read
-    └── RequestError        a request that is refused: unknown port, span too wide, bad time
+"""The errors that ibpulse raises on purpose, all of them directly below one root.
 
 Messages name the thing, its value, the place, and the way out.
 """
@@ -28,13 +13,13 @@ DaemonFault = Literal["no-answer", "refused", "bad-answer"]
 
 
 class IbpulseError(Exception):
-    """Root of the tree."""
+    """Any of the others; the command line prints it and exits with its `exit_code`."""
 
     exit_code = 1
 
 
 class ConfigError(IbpulseError):
-    """Settings that cannot be used; carries one fault or several."""
+    """Settings that cannot be used; carries every fault found, not only the first."""
 
     exit_code = 2
 

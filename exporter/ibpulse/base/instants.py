@@ -27,7 +27,9 @@ def parse_instant(text: str) -> int:
         ValueError: none of the three, beyond 64 bits, or a whole number so small that it must be seconds.
     """
     if _MILLISECONDS.fullmatch(text):
-        return _check_range(_milliseconds(text), text)
+        if int(text) < _MIN_MILLISECONDS:
+            raise ValueError(f"{text} is taken as milliseconds, which is before 1974; write {text}.0 if it is seconds")
+        return _check_range(int(text) * MILLISECOND_NS, text)
     if found := _SECONDS.fullmatch(text):
         return _check_range(int(found[1]) * SECOND_NS + _fraction_ns(found[2]), text)
     if _RFC_3339.fullmatch(text):
@@ -43,12 +45,6 @@ def _check_range(time_ns: int, text: str) -> int:
     if not -_MAX_NS <= time_ns <= _MAX_NS:
         raise ValueError(f"{text[:64]} is outside of 1678 to 2262; check the year, or the unit of the number")
     return time_ns
-
-
-def _milliseconds(text: str) -> int:
-    if int(text) < _MIN_MILLISECONDS:
-        raise ValueError(f"{text} is taken as milliseconds, which is before 1974; write {text}.0 if it is seconds")
-    return int(text) * MILLISECOND_NS
 
 
 def parse_rfc3339(text: str) -> int:

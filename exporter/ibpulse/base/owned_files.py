@@ -49,16 +49,30 @@ def make_directory(given: Path) -> Path:
         OSError: it cannot be made, or `given` belongs to another user, who could replace what is in it.
     """
     make_missing(given)
-    return _choose(given, make=True)
+    return find_directory(given, make=True)
 
 
-def find_directory(given: Path) -> Path:
-    """The directory that `make_directory` would return.
+def find_directory(given: Path, *, make: bool = False) -> Path:
+    """The directory that `make_directory` would return; `make` makes one below `given`.
 
     Raises:
         OSError: it does not exist, or `given` belongs to another user.
     """
-    return _choose(given, make=False)
+    path = _resolve(given)
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
+    user = os.geteuid()
+    if _is_private(status, user):
+        return path
+    if status.st_uid not in (0, user):
+        raise _foreign(given, status)
+    below = path / directory_of_user()
+    if make:
+        with suppress(FileExistsError):
+            below.mkdir(0o700)
+    _make_private(below, user)
+    return below
 
 
 def find_directories(given: Path) -> list[Path]:
@@ -91,24 +105,6 @@ def make_missing(directory: Path) -> None:
         except FileExistsError:
             if not directory.is_dir():
                 raise
-
-
-def _choose(given: Path, *, make: bool) -> Path:
-    path = _resolve(given)
-    status = path.stat()
-    if not stat.S_ISDIR(status.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
-    user = os.geteuid()
-    if _is_private(status, user):
-        return path
-    if status.st_uid not in (0, user):
-        raise _foreign(given, status)
-    below = path / directory_of_user()
-    if make:
-        with suppress(FileExistsError):
-            below.mkdir(0o700)
-    _make_private(below, user)
-    return below
 
 
 def _resolve(given: Path) -> Path:

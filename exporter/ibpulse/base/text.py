@@ -212,9 +212,9 @@ def group_remarks(remarks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{first_names(names, NAMED_SUBJECTS)}: {text}" for text, names in subjects.items()]
 
 
-def sentence_list(items: Sequence[str]) -> str:
+def sentence_list(items: Sequence[str], word: str = "and") -> str:
     """Words joined as in a sentence: `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1]))) if items else ""
+    return f" {word} ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def errno_text(number: int) -> str:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from ibpulse.base.text import show
+from ibpulse.base.text import sentence_list, show
 from ibpulse.base.units import (
     SECOND_NS,
     format_duration,
@@ -212,7 +212,7 @@ def unknown_word(text: str, allowed: Iterable[str]) -> str:
 
 def either(words: Sequence[str]) -> str:
     """Words joined as in a sentence: `a, b or c`."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+    return sentence_list(words, "or")
 
 
 def advice(unknown: str, known: Iterable[str], otherwise: str) -> str:
@@ -447,25 +447,18 @@ def explain(fault: Fault, known: Iterable[str] = ()) -> str:
     """
     kind = str(fault["type"])
     if kind == "extra_forbidden":
-        return _say_unknown(str(fault["loc"][-1]), list(known))
+        names = list(known)
+        return "no such name" + (f"; {advice(str(fault['loc'][-1]), names, f'use {either(names)}')}" if names else "")
     if kind == "value_error":
         return str(fault["ctx"]["error"])
     if kind in _WRONG_TYPES:
         return f"{show(fault['input'])} is not {_WRONG_TYPES[kind]}"
-    return _SENTENCES.get(kind, _say_invalid)(fault)
-
-
-def _say_unknown(name: str, known: list[str]) -> str:
-    return f"no such name; {advice(name, known, f'use {either(known)}')}" if known else "no such name"
+    return _SENTENCES[kind](fault) if kind in _SENTENCES else f"{show(fault['input'])} cannot be used"
 
 
 def _say_choice(fault: Fault) -> str:
     choices = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
     return unknown_word(str(fault["input"]), choices)
-
-
-def _say_invalid(fault: Fault) -> str:
-    return f"{show(fault['input'])} cannot be used"
 
 
 def _bound(sentence: str) -> Callable[[Fault], str]:

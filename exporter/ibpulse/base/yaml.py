@@ -79,16 +79,10 @@ class YamlFile:
         try:
             text = ForeignFile(self.path, ConfigError, access=access, regular=regular).read_text(MAX_BYTES)
             node = json_root(text, MAX_DEPTH)
-            if node is not None:
-                fault = _find_json_fault(node)
-                if fault is None:
-                    return node
-                self.refuse(*fault)
-                return None
             # composing is recursive, parsing is not
-            fault = _find_fault(text)
+            fault = _find_fault(text) if node is None else _find_json_fault(node)
             if fault is None:
-                return yaml.compose(text, Loader=yaml.SafeLoader)
+                return yaml.compose(text, Loader=yaml.SafeLoader) if node is None else node
             self.refuse(*fault)
         except ConfigError as error:
             self.faults += error.faults

@@ -108,11 +108,10 @@ class PlacedJob:
     basis: str = ""
 
 
-def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
+def limit_claims(place: str, claims: Sequence[Claim]) -> Found:
     """The first `MAX_JOBS` jobs of those that were found."""
     more = len(claims) > MAX_JOBS
-    if more:
-        remarks += (f"{place}: there are more than {MAX_JOBS} jobs; the others are ignored.",)
+    remarks = (f"{place}: there are more than {MAX_JOBS} jobs; the others are ignored.",) if more else ()
     return Found(tuple(claims[:MAX_JOBS]), remarks, whole=not more, cut=more, unread=more)
 
 

@@ -86,23 +86,18 @@ def read_limits(
     start_ns = reader.wall_of(ticks[0])
     found = []
     for row, port in enumerate(ports):
-        line, up = _states(port, history, ticks)
+        name, now = str(port.port.id), (port.port.rate_bytes_per_second, port.port.active)
+        line, up = states_over(history.spans(name, ticks.start, ticks.stop), len(ticks), ticks.start, now)
         infiniband = port.port.identity.link_layer == INFINIBAND
         sent, seconds = rates.bytes_per_second[row, TRANSMIT], rates.seconds[row, TRANSMIT]
         samples = RailSamples(start_ns, reader.interval_ns, sent, seconds, line, up, infiniband, whole)
         at, signals = read_signals(reader, port.slot, ticks[0], ticks[-1])
         # the wall clock may have been set in between
         signals = replace(signals, wall_ns=start_ns + (at - ticks[0]) * reader.interval_ns)
-        name = str(port.port.id)
         peak = None if peaks is None else peaks.get(name)
         signs = find_rail_signs(samples, signals, options.active_bytes_per_second, options.tick_bytes, peak)
         found.append(PortSigns(name, signs, signals, infiniband))
     return found
-
-
-def _states(port: RingPort, history: PortHistory, ticks: range) -> tuple[Floats, Bools]:
-    spans = history.spans(str(port.port.id), ticks.start, ticks.stop)
-    return states_over(spans, len(ticks), ticks.start, (port.port.rate_bytes_per_second, port.port.active))
 
 
 def _fastest(port: RingPort, history: PortHistory, end: int) -> float:

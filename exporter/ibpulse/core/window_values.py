@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.arrays import Counts, Rows, Singles, Words
+from ibpulse.core.arrays import Counts, Singles, Words
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
@@ -51,7 +51,8 @@ class BinGrid:
         if self._width == 1:
             self._out[row, :, begin : begin + count] = values
             return
-        edges = _edges(begin, count, self._width)
+        # the offset of each bin within the run
+        edges = np.concatenate(([0], np.arange(self._width - begin % self._width, count, self._width))).astype(np.intp)
         first_bin = begin // self._width
         target = np.s_[row, :, first_bin : first_bin + len(edges)]
         if self._statistic == "mean":
@@ -67,12 +68,6 @@ class BinGrid:
         if self._sums.size:
             np.divide(self._sums, self._counts, out=self._out, where=self._counts > 0, casting="same_kind")
         return self._out
-
-
-def _edges(begin: int, count: int, width: int) -> Rows:
-    """Offset of each bin within a run of `count` samples that begins `begin` samples into the grid."""
-    lead = width - begin % width
-    return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
 
 
 UNCERTAINTY = "uncertainty"
@@ -270,7 +265,9 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     doubts = BinGrid(len(plan.ports), bins.first, bins.points if plan.uncertainty else 0, bins.width, "max")
     for run in runs:
         for row, found in read_series(reader, plan.slots, run, newest, lines, plan.detail):
-            series = _of_job(found, plan, row, run)
+            series = found
+            if plan.job is not None:
+                series = found.only(plan.job.ports.mask([plan.ports[row]], run.tick, run.count)[0])
             if series.merges:
                 marks.add(plan, row, run, series.merges)
             if series.steps is not None:
@@ -315,13 +312,6 @@ def read_port_signals(
         readings.counters[wanted],
         readings.gains().only(wanted),
     )
-
-
-def _of_job(series: RateSeries, plan: WindowPlan, row: int, run: TickRun) -> RateSeries:
-    """The samples of the job of a plan, or all if it has none."""
-    if plan.job is None:
-        return series
-    return series.only(plan.job.ports.mask([plan.ports[row]], run.tick, run.count)[0])
 
 
 def _chosen(plan: WindowPlan, values: Singles) -> Singles:

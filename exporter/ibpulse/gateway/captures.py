@@ -304,10 +304,7 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, Captu
         unknown = error
     nodes = [node for node in parts.nodes.all() if known is None or node.name in known.nodes]
 
-    async def ask(node: Node) -> CapturesAnswer:
-        return await ask_node(node, CapturesAnswer, CAPTURES)
-
-    found = await parts.nodes.ask_all(nodes, ask)
+    found = await parts.nodes.ask_all(nodes, lambda node: ask_node(node, CapturesAnswer, CAPTURES))
     name = known.text if known else text
     mine = {node: _only(answer, name, known=known is not None) for node, answer in found.answers.items()}
     if known is None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.http import requests
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation, text
+from ibpulse.core.http.requests import json_response
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic
@@ -123,8 +125,7 @@ class JobSummaryQuery(requests.SpanQuery, RowsQuery):
 async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) -> dict[str, Any]:
     """The numbers of a job and its rows in a span of whole seconds."""
     states = {state.name: state for state in parts.table.rows()}
-    job = choose_job(list_jobs(states.values()), text)
-    rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
+    job, rows = choose_rows(states, text, query.node, rails=query.rows == "rails")
     from_ms, to_ms = _choose_span(query, parts.clock.time_ns())
     window_ms = to_ms - from_ms
     nodes = {name: JobNode(each, states.get(name), GONE_NODE) for name, each in job.nodes.items()}
@@ -177,11 +178,8 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: requests.Ev
     asked = [*((name, str(text)) for name, text in given.items()), ("limit", str(limit))]
     asked += [("kind", kind) for kind in query.kind]
 
-    async def ask(node: Node) -> EventsAnswer:
-        return await ask_node(node, EventsAnswer, "/api/v1/events", asked)
-
     nodes, gone = parts.nodes.choose(job.nodes)
-    found = await parts.nodes.ask_all(nodes, ask)
+    found = await parts.nodes.ask_all(nodes, lambda node: ask_node(node, EventsAnswer, "/api/v1/events", asked))
     every = [{"node": node, **event.model_dump()} for node, answer in found.answers.items() for event in answer.events]
     every.sort(key=lambda event: event["time_ms"])
     kept = every[-query.limit :]
@@ -288,8 +286,7 @@ class JobWindows:
     async def answer(self, request: Request, text: str, query: JobWindowQuery, now_ns: int) -> Response:
         """The response to a query."""
         states = {state.name: state for state in self._parts.table.rows()}
-        job = choose_job(list_jobs(states.values()), text)
-        rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
+        job, rows = choose_rows(states, text, query.node, rails=query.rows == "rails")
         window = _plan(job, rows, states, query, now_ns)
         async with self._places.place(request):
             asked, window.missing = self._parts.nodes.choose(row.node for row in window.rows)
@@ -317,7 +314,10 @@ class JobWindows:
         step_ms = max(window.bin_ms, SLICE_MS // window.bin_ms * window.bin_ms)
         for from_ms in range(window.start_ms, window.end_ms, step_ms):
             to_ms = min(from_ms + step_ms, window.end_ms)
-            async for node, answer in self._parts.nodes.ask_each(asked, _asker(window, from_ms, to_ms)):
+            # of whole seconds, because a rail counts in a second or not
+            span = [("from", str(from_ms // 1000 * 1000)), ("to", str(-(-to_ms // 1000) * 1000))]
+            ask = partial(ask_samples, job=window.job.text, span=span, statistic=window.statistic)
+            async for node, answer in self._parts.nodes.ask_each(asked, ask):
                 try:
                     if isinstance(answer, DaemonError):
                         raise answer
@@ -327,16 +327,6 @@ class JobWindows:
                 except DaemonError as error:
                     window.missing[node.name] = str(error)
             asked = [node for node in asked if node.name not in window.missing]
-
-
-def _asker(window: JobWindow, from_ms: int, to_ms: int) -> Any:
-    """Asks for whole seconds, because a rail counts in a second or not."""
-    span = [("from", str(from_ms // 1000 * 1000)), ("to", str(-(-to_ms // 1000) * 1000))]
-
-    async def ask(node: Node) -> NodeArray:
-        return await ask_samples(node, window.job.text, span, window.statistic)
-
-    return ask
 
 
 def _plan(
@@ -414,13 +404,12 @@ def job_router(parts: GatewayParts) -> APIRouter:
     @router.get("/api/v1/jobs", **operation("list_jobs", _members("The jobs of all nodes.")))
     async def jobs() -> Response:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
-        return _json(describe_jobs(parts.table.rows()))
+        return json_response(200, describe_jobs(parts.table.rows()))
 
     @router.get("/api/v1/verdicts", **operation("list_verdicts", model(VerdictsAnswer, "The watched jobs.")))
     async def verdicts() -> Response:
         """The jobs that are watched for silence, with the verdicts on their last stalls."""
-        found = VerdictsAnswer.model_construct(jobs=[job.describe() for job in parts.verdicts])
-        return Response(found.encode(), media_type="application/json")
+        return json_response(200, VerdictsAnswer.model_construct(jobs=[job.describe() for job in parts.verdicts]))
 
     events = text("Events like those of a node's stream.", MEDIA_TYPE)
 
@@ -430,10 +419,8 @@ def job_router(parts: GatewayParts) -> APIRouter:
     ) -> Response:
         """The highest sample of every row in 100 ms, live, and the numbers of the job once a second."""
         view = query.rows == "rails", tuple(sorted(set(query.node)))
-        key, (last, begin_ns) = (
-            hub.check(job, view),
-            requests.read_resume(last_event_id, query.from_, parts.clock.time_ns()),
-        )
+        key = hub.check(job, view)
+        last, begin_ns = requests.read_resume(last_event_id, query.from_, parts.clock.time_ns())
         begin = last if begin_ns is None else begin_ns // MILLISECOND_NS
         return EventStream(lambda client: hub.join(client, key, view, begin), hub.leave)
 
@@ -459,21 +446,17 @@ def _span_router(parts: GatewayParts) -> APIRouter:
     async def summary(request: Request, job: str, query: Annotated[JobSummaryQuery, Query()]) -> Response:
         """The numbers of the job and of its rows in a span of whole seconds."""
         async with spans.place(request):
-            return _json(await summarize_job(parts, job, query))
+            return json_response(200, await summarize_job(parts, job, query))
 
     @router.get(PATH + "/events", **described("list_job_events", "The events of the nodes.", "kind"))
     async def events(request: Request, job: str, query: Annotated[requests.EventsQuery, Query()]) -> Response:
         """The events of the nodes of the job, each by the clock of its node."""
         chosen = choose_job(list_jobs(parts.table.rows()), job)
         async with spans.place(request):
-            return _json(await list_job_events(parts, chosen, query))
+            return json_response(200, await list_job_events(parts, chosen, query))
 
     return router
 
 
 def _members(description: str) -> dict[str, Any]:
     return text(description, JSON, kind="object")
-
-
-def _json(members: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(members), media_type=JSON)

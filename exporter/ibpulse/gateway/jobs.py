@@ -139,8 +139,11 @@ def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str],
     return found
 
 
-def choose_rows(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
-    """The rows that a request chooses."""
+def choose_rows(
+    table: Mapping[str, NodeState], text: str, nodes: Sequence[str], *, rails: bool
+) -> tuple[FleetJob, list[Row]]:
+    """The job that a request names, as for `choose_job`, and the rows of it that the request chooses."""
+    job = choose_job(list_jobs(table.values()), text)
     if nodes and not job.nodes.keys() & set(nodes):
         known = first_names(sorted(job.nodes, key=natural_key), NAMED_NODES)
         raise ProblemError(
@@ -154,7 +157,7 @@ def choose_rows(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[s
             f"The job has {len(rows)} such rows; the maximum is {MAX_ROWS}. Choose some nodes with node=.",
             bound={"name": "max_rows", "limit": MAX_ROWS, "asked": len(rows)},
         )
-    return rows
+    return job, rows
 
 
 def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tuple[str, str]) -> dict[str, Any]:

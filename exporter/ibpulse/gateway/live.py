@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.units import MILLISECOND_NS
@@ -71,15 +70,8 @@ MAX_VIEWED_ROWS = 512
 def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
     """An event as in `/api/v1/stream`, with its node."""
     details = {name: event.details[name] for name in ("name",) if event.kind == "capture" and name in event.details}
-    return {
-        "node": node,
-        "time_ms": event.time_ms,
-        "uncertainty_ms": event.uncertainty_ms,
-        "kind": event.kind,
-        "subject": event.subject,
-        "text": event.text,
-        "details": details,
-    }
+    shown = event.model_dump(include={"time_ms", "uncertainty_ms", "kind", "subject", "text"})
+    return {"node": node, **shown, "details": details}
 
 
 class NodePoll:
@@ -144,7 +136,7 @@ class JobPolls:
         self._failures = Occurrences()
         self._places = asyncio.Semaphore(MAX_ASKED)
         # events that the viewers have, and events that they get next
-        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.job = jobs.FleetJob(key)
         self.refresh()
@@ -198,15 +190,11 @@ class JobPolls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def known_events(self) -> list[dict[str, Any]]:
-        """The events that were taken."""
-        return list(self._events)
-
     def take_events(self) -> list[dict[str, Any]]:
         """The events that were not taken yet."""
         found = list(self._new_events)
         self._new_events.clear()
-        self._events.extend(found)
+        self.events.extend(found)
         return found
 
     def _end(self, name: str, poll: NodePoll, task: asyncio.Task[None]) -> None:
@@ -369,8 +357,6 @@ class JobView:
         return batch_event(to_ms, from_ms * MILLISECOND_NS, values, find_places(marks))
 
 
-log = logging.getLogger(__name__)
-
 # a choice of rows: rails or nodes, and the names of the nodes
 ViewKey = tuple[bool, tuple[str, ...]]
 
@@ -392,7 +378,7 @@ class JobFeed:
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
         """The events that a new viewer receives before the batches for all viewers."""
         past: Iterator[bytes] = iter(())
-        begin_ms, unread = wall_ms(self._clock) - WAIT_MS, not self.views
+        begin_ms, unread = self._clock.time_ns() // MILLISECOND_NS - WAIT_MS, not self.views
         if unread and resume_ms is not None:
             # the first poll reads this past, so it comes with the first batches
             oldest_ms = begin_ms - FIRST_PAST_MS
@@ -405,7 +391,7 @@ class JobFeed:
         view = self.views[key]
         if not unread and resume_ms is not None:
             past = view.resume(resume_ms, view.sent_ms)
-        return itertools.chain([RETRY + view.rows + _log(self.polls.known_events()) + view.summary], past)
+        return itertools.chain([RETRY + view.rows + _log(list(self.polls.events)) + view.summary], past)
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer, and its choice of rows if it was the last one."""
@@ -438,14 +424,9 @@ class JobFeed:
         finally:
             await self.polls.stop()
 
-    def end(self) -> None:
-        """End the streams of all viewers."""
-        for viewer in self.viewers:
-            viewer.close()
-
     def _feed(self) -> bool:
         """Feed all viewers once; whether there was anything."""
-        now_ms, loop = wall_ms(self._clock), asyncio.get_running_loop()
+        now_ms, loop = self._clock.time_ns() // MILLISECOND_NS, asyncio.get_running_loop()
         log_events = self.polls.take_events()
         second = now_ms // 1000
         news, self._second = second != self._second, second
@@ -482,8 +463,7 @@ class JobHub:
     def check(self, job: str, view: ViewKey) -> Key:
         """The job of a request for a stream."""
         states = {state.name: state for state in self._parts.table.rows()}
-        found = jobs.choose_job(jobs.list_jobs(states.values()), job)
-        rows = jobs.choose_rows(found, states, view[1], rails=view[0])
+        found, rows = jobs.choose_rows(states, job, view[1], rails=view[0])
         feed = self._feeds.get(found.key)
         if feed is None or view not in feed.views:
             viewed = sum(each.row_count for other in self._feeds.values() for each in other.views.values())
@@ -526,17 +506,13 @@ class JobHub:
             log.exception("the stream of a job failed; disconnecting its viewers")
         if self._feeds.get(job) is feed:
             del self._feeds[job]
-        feed.end()
+        for viewer in feed.viewers:
+            viewer.close()
 
     def period(self) -> float:
         """Time between two polls of a node in seconds."""
         polled = sum(len(feed.polls.nodes) for feed in self._feeds.values())
         return max(MIN_SECONDS, polled / POLLS_PER_SECOND)
-
-
-def wall_ms(clock: Clock) -> int:
-    """The clock of the gateway."""
-    return clock.time_ns() // MILLISECOND_NS
 
 
 def _log(events: list[dict[str, Any]]) -> bytes:

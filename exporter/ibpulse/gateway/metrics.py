@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ibpulse.base.errors import DaemonFault
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.problems import operation, text
-from ibpulse.core.metrics.row import Labels, Subject
+from ibpulse.core.metrics.row import Labels, Subject, labelled
 from ibpulse.core.metrics.text import render_page
 from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.gateway.nodes.discovery import SourceState
@@ -23,13 +23,13 @@ from ibpulse.gateway.push import OUTCOMES as OUTCOMES_OF_PUSHES
 OUTCOMES = (ANSWERED, *get_args(DaemonFault))
 
 
-def _states(parts: GatewayParts) -> list[tuple[Labels, int]]:
+def _states(parts: GatewayParts) -> list[tuple[str, int]]:
     found = Counter(row.state for row in parts.table.rows())
-    return [((state,), found[state]) for state in STATES]
+    return [(state, found[state]) for state in STATES]
 
 
-def _clocks(parts: GatewayParts) -> list[tuple[Labels, ClockOffset]]:
-    return [((row.name,), row.offset) for row in parts.table.rows() if row.offset]
+def _clocks(parts: GatewayParts) -> list[tuple[str, ClockOffset]]:
+    return [(row.name, row.offset) for row in parts.table.rows() if row.offset]
 
 
 def _pushes(parts: GatewayParts) -> list[tuple[Labels, int]]:
@@ -41,25 +41,19 @@ def _pushes(parts: GatewayParts) -> list[tuple[Labels, int]]:
     return list(found.items())
 
 
-VERSION: Subject[GatewayParts, None] = Subject(("version",), lambda parts: [((parts.version,), None)])
-STATE = Subject(("state",), _states)
-OUTCOME: Subject[GatewayParts, int] = Subject(
-    ("outcome",), lambda parts: [((outcome,), parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
+VERSION: Subject[GatewayParts, None] = labelled("version", lambda parts: [(parts.version, None)])
+STATE = labelled("state", _states)
+OUTCOME: Subject[GatewayParts, int] = labelled(
+    "outcome", lambda parts: [(outcome, parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
 )
-NODE_CLOCK = Subject(("node",), _clocks)
-SOURCE: Subject[GatewayParts, SourceState] = Subject(
-    ("source",), lambda parts: [((source.name,), source) for source in parts.discovery.sources()]
+NODE_CLOCK = labelled("node", _clocks)
+SOURCE: Subject[GatewayParts, SourceState] = labelled(
+    "source", lambda parts: [(source.name, source) for source in parts.discovery.sources()]
 )
 PUSHED = Subject(("receiver", "outcome"), _pushes)
-GIVEN: Subject[GatewayParts, int] = Subject(
-    ("verdict",), lambda parts: [((kind,), count) for kind, count in parts.verdicts.given.items()]
-)
-WITHDRAWN: Subject[GatewayParts, int] = Subject(
-    ("verdict",), lambda parts: [((kind,), count) for kind, count in parts.verdicts.withdrawn.items()]
-)
-FAILED: Subject[GatewayParts, int] = Subject(
-    ("source",), lambda parts: [((name,), count) for name, count in parts.discovery.failures().items()]
-)
+GIVEN: Subject[GatewayParts, int] = labelled("verdict", lambda parts: parts.verdicts.given.items())
+WITHDRAWN: Subject[GatewayParts, int] = labelled("verdict", lambda parts: parts.verdicts.withdrawn.items())
+FAILED: Subject[GatewayParts, int] = labelled("source", lambda parts: parts.discovery.failures().items())
 
 ROWS = (
     VERSION.info("ibpulse_gateway_build_info", "Version of the gateway."),

@@ -82,7 +82,8 @@ def node_problem(node: Node, error: DaemonError) -> ProblemError:
 
 def _passes(model: type[AnswerPart]) -> Callable[[transport.PeerAnswer, str], Response]:
     def read(answer: transport.PeerAnswer, _: str) -> Response:
-        return Response(transport.read_answer(model, answer).encode(), media_type=transport.JSON_TYPE)
+        # what this node did not send, such as the job of a query without one, is not in the answer either
+        return Response(transport.read_answer(model, answer).encode_given(), media_type=transport.JSON_TYPE)
 
     return read
 
@@ -94,17 +95,7 @@ def _window(answer: transport.PeerAnswer, wanted: str) -> Response:
     if wanted == "grafana":
         # only Grafana's server reads it, and takes it as data
         return Response(transport.read_json(answer), media_type=transport.JSON_TYPE)
-    # what this node did not send, such as the uncertainty, is not in the answer either
-    return Response(transport.read_window(answer).model_dump_json(exclude_unset=True), media_type=transport.JSON_TYPE)
-
-
-def _passes_job(model: type[SummaryAnswer | LimitsAnswer]) -> Callable[[transport.PeerAnswer, str], Response]:
-    def read(answer: transport.PeerAnswer, _: str) -> Response:
-        found = transport.read_answer(model, answer)
-        # only a query that names a job has one in its answer
-        return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=transport.JSON_TYPE)
-
-    return read
+    return Response(transport.read_window(answer).encode_given(), media_type=transport.JSON_TYPE)
 
 
 def _captures(answer: transport.PeerAnswer, _: str) -> Response:
@@ -135,12 +126,8 @@ RESOURCES = (
     NodeResource(
         "events", "list_node_events", "What happened on the node and when.", _passes(EventsAnswer), ("kind", "port")
     ),
-    NodeResource(
-        "summary", "get_node_summary", "All statistics of one span of whole seconds.", _passes_job(SummaryAnswer)
-    ),
-    NodeResource(
-        "limits", "get_node_limits", "Signs of what limited the rails of the node.", _passes_job(LimitsAnswer)
-    ),
+    NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _passes(SummaryAnswer)),
+    NodeResource("limits", "get_node_limits", "Signs of what limited the rails of the node.", _passes(LimitsAnswer)),
     NodeResource("captures", "list_node_captures", "The captures of the node.", _captures),
     NodeResource("clock", "get_node_clock", "The wall clock of the node.", _passes(ClockAnswer)),
     NodeResource(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
+from ibpulse.core.answers.members import MAX_PORTS, unexpected
 from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
@@ -107,15 +107,11 @@ def rails_in(head: WindowHead) -> list[str]:
     """
     names = list(dict.fromkeys(name.rpartition(" ")[0] for name in head.series))
     if head.series != [f"{name} {way}" for name in names for way in DIRECTIONS]:
-        raise DaemonError(
-            f"its answer is not as expected: other series than transmit and receive; {NOT_OURS}", kind="bad-answer"
-        )
+        raise unexpected("other series than transmit and receive")
     if head.resolution_ms != head.interval_ms or head.start_ms % head.interval_ms:
-        raise DaemonError(f"its answer is not as expected: other samples than asked for; {NOT_OURS}", kind="bad-answer")
+        raise unexpected("other samples than asked for")
     if head.end_ms - head.start_ms != head.points * head.resolution_ms:
-        raise DaemonError(
-            f"its answer is not as expected: times that do not match its points; {NOT_OURS}", kind="bad-answer"
-        )
+        raise unexpected("times that do not match its points")
     return names
 
 

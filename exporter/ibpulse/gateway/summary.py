@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -178,16 +178,7 @@ def _hot_rail(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Any] | 
         totals = rates[..., common].sum(axis=(0, 2), dtype=np.float64).tolist()
         carried[name] = dict(zip(node.rails, totals, strict=True))
     found = find_hot_rail(carried)
-    return (
-        None
-        if found is None
-        else {
-            "port": found.port,
-            "share_ratio": found.share_ratio,
-            "usual_ratio": found.usual_ratio,
-            "nodes": found.nodes,
-        }
-    )
+    return None if found is None else asdict(found)
 
 
 def _clocks(nodes: Iterable[JobNode]) -> dict[str, Any] | None:

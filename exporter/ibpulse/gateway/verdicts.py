@@ -53,11 +53,6 @@ class WatchedJob:
         return any(rail.sent or rail.received for each in self.nodes.values() for rail in each.answer.rails)
 
     @property
-    def suspect(self) -> bool:
-        """Whether a node of it is silent for longer than its steps explain."""
-        return any(each.answer.notable for each in self.nodes.values())
-
-    @property
     def stall(self) -> Stall | None:
         """The stall that lasts."""
         return lasting(self.stalls)

@@ -153,7 +153,7 @@ class StallWatch:
 
     def _consider(self, job: WatchedJob) -> None:
         """Judge a job that may be silent: as soon as all its nodes were asked, and then again and again."""
-        if not job.suspect and not job.stall:
+        if not job.stall and not any(each.answer.notable for each in job.nodes.values()):
             job.asked = False
         elif not job.asked:
             job.asked = True
@@ -238,12 +238,8 @@ class StallWatch:
 
     async def _is_captured(self, job: FleetJob, since_ns: int) -> bool:
         """Whether a node has a capture of this silence, as from another gateway, or from before a restart."""
-
-        async def ask(node: Node) -> CapturesAnswer:
-            return await ask_node(node, CapturesAnswer, CAPTURES)
-
         nodes, _ = self._parts.nodes.choose(sorted(name for name in job.nodes if name not in self._missed)[:1])
-        found = await self._parts.nodes.ask_all(nodes, ask)
+        found = await self._parts.nodes.ask_all(nodes, lambda node: ask_node(node, CapturesAnswer, CAPTURES))
         listed: list[StoredAnswer | PendingAnswer] = []
         for answer in found.answers.values():
             listed += [*answer.captures, *answer.pending]

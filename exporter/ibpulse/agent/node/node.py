@@ -20,7 +20,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.silence import SilenceAnswer
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import EventLog
-from ibpulse.core.events.watch import CounterResets, PhaseEvents
+from ibpulse.core.events.watch import CounterResets, note_phases
 from ibpulse.core.jobs import JobPorts, PlacedJob
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
@@ -112,7 +112,6 @@ class CurrentSnapshot:
         self._node, self._reader = node, node.reader
         self._errors, self._clock = node.errors, node.clock
         self._resets = CounterResets(node.events, node.reader, node.clock)
-        self._phases = PhaseEvents(node.events, node.reader)
         self._ticks_per_second = SECOND_NS // node.reader.interval_ns
         self._snapshot: Snapshot | None = None
         self._in_force: _InForce | None = None
@@ -212,7 +211,7 @@ class CurrentSnapshot:
 
     def _note(self, snapshot: Snapshot) -> None:
         with self._errors.boundary("events", "of statistics"):
-            self._phases.note(snapshot.phases)
+            note_phases(self._node.events, self._reader, snapshot.phases)
             # another device has an event of its own
             resets = {str(port.port.id): port.resets - port.replacements for port in snapshot.ports}
             self._resets.note(resets, {str(port.port.id): port.jumps for port in snapshot.ports})

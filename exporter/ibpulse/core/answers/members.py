@@ -119,6 +119,11 @@ class AnswerPart(BaseModel):
 Part = TypeVar("Part", bound=AnswerPart)
 
 
+def unexpected(reason: str) -> DaemonError:
+    """The error for an answer that is not as expected."""
+    return DaemonError(f"its answer is not as expected: {reason}; {NOT_OURS}", kind="bad-answer")
+
+
 def read_members(model: type[Part], content: bytes | str) -> Part:
     """The checked members of a text in JSON.
 
@@ -134,4 +139,4 @@ def read_members(model: type[Part], content: bytes | str) -> Part:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "its answer"
         reason = escape_controls(f"{place[:100]} {explain(fault)}")
-        raise DaemonError(f"its answer is not as expected: {reason[:300]}; {NOT_OURS}", kind="bad-answer") from error
+        raise unexpected(reason[:300]) from error

@@ -42,12 +42,14 @@ class DaemonConnection(transport.Requests):
         address = DaemonAddress(url)
         self.place = address.place
         """The URL without a password and a path."""
-        access = transport.NodeAccess(
-            # the authorities of the system take a while to read
-            ssl.create_default_context() if address.encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            authorization=address.authorization,
-            advice=_advise(self.place),
+        example = self.place.replace("://", "://NAME:PASSWORD@")
+        advice = transport.Advice(
+            f"pass the user name and password in the URL, such as {example}",
+            "name the file of its authority in the environment variable SSL_CERT_FILE",
         )
+        # the authorities of the system take a while to read
+        tls = ssl.create_default_context() if address.encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        access = transport.NodeAccess(tls, authorization=address.authorization, advice=advice)
         super().__init__(address.url, access)
         self._seconds = timeout_seconds
         self._transport = make_transport(verify=access.tls, trust_env=False, retries=0)
@@ -124,7 +126,7 @@ class DaemonConnection(transport.Requests):
             body = _read_body(response, MAX_ANSWER_BYTES)
         finally:
             response.close()
-        return transport.PeerAnswer(transport.lower_names(response.headers), body, sent_ns, received_ns)
+        return transport.PeerAnswer(dict(response.headers), body, sent_ns, received_ns)
 
     def _read_refusal(self, response: httpx.Response) -> DaemonError:
         try:
@@ -135,19 +137,12 @@ class DaemonConnection(transport.Requests):
 
 
 def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    transport.refuse_compressed(response)
     body = bytearray()
+    transport.check_body(response, body, max_bytes)
     for part in response.iter_raw():
         body += part
-        transport.refuse_longer(body, max_bytes)
+        transport.check_body(response, body, max_bytes)
     return bytes(body)
-
-
-def _advise(place: str) -> transport.Advice:
-    return transport.Advice(
-        f"pass the user name and password in the URL, such as {place.replace('://', '://NAME:PASSWORD@')}",
-        "name the file of its authority in the environment variable SSL_CERT_FILE",
-    )
 
 
 def ask_ports(connection: DaemonConnection) -> PortsAnswer:

@@ -22,7 +22,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.members import NOT_OURS, Part, read_members
+from ibpulse.core.answers.members import NOT_OURS, Part, read_members, unexpected
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead, encode_npy
 from ibpulse.core.arrays import Bools, Singles
 from ibpulse.core.model import DIRECTIONS
@@ -49,11 +49,6 @@ def silence(error: Exception, advice: Advice, *, encrypted: bool) -> DaemonError
     return DaemonError(
         _say_silent(error, causes, advice, encrypted=encrypted), kind="refused" if refused else "no-answer"
     )
-
-
-def refusal(status: int, media_type: str, body: bytes, advice: Advice) -> DaemonError:
-    """The error for an answer with a status that refuses the request; `body` may have a reason."""
-    return DaemonError(_say_refused(status, _detail(media_type, body), advice), status)
 
 
 def _say_silent(error: Exception, causes: list[BaseException], advice: Advice, *, encrypted: bool) -> str:
@@ -186,8 +181,7 @@ class Requests:
         if self._refused:
             raise DaemonError(UNVERIFIED, kind="refused")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
-        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
-        extensions = {"timeout": timeouts, **self._server_name}
+        extensions = {"timeout": httpx.Timeout(seconds).as_dict(), **self._server_name}
         with self._explained(""):
             return httpx.Request(
                 method, url, headers={**self._headers, **(headers or {})}, content=content, extensions=extensions
@@ -204,7 +198,9 @@ class Requests:
             raise silence(error, self._access.advice, encrypted=self.url.startswith("https:")) from error
 
     def _refusal(self, response: httpx.Response, body: bytes) -> DaemonError:
-        return refusal(response.status_code, _media_type(response.headers), body, self._access.advice)
+        """The error for an answer with a status that refuses the request; `body` may have a reason."""
+        detail = _detail(_media_type(response.headers), body)
+        return DaemonError(_say_refused(response.status_code, detail, self._access.advice), response.status_code)
 
 
 class HttpPeer(Requests):
@@ -305,7 +301,7 @@ class HttpPeer(Requests):
             body = await _read_body(response, max_bytes)
         finally:
             await response.aclose()
-        return PeerAnswer(lower_names(response.headers), body, sent_ns, received_ns)
+        return PeerAnswer(dict(response.headers), body, sent_ns, received_ns)
 
     async def _read_refusal(self, response: httpx.Response) -> DaemonError:
         """The error for a refusal, without a detail if its body is too long or compressed."""
@@ -336,22 +332,14 @@ def _is_compressed(response: httpx.Response) -> bool:
     return bool(response.headers.get("content-encoding", "identity").strip().lower() != "identity")
 
 
-def refuse_compressed(response: httpx.Response) -> None:
-    """Check the head of an answer.
-
-    Raises:
-        DaemonError: its body is compressed.
-    """
-    if _is_compressed(response):
-        raise DaemonError("its answer is compressed, which was not asked for", kind="bad-answer")
-
-
-def refuse_longer(body: bytearray, max_bytes: int) -> None:
+def check_body(response: httpx.Response, body: bytearray, max_bytes: int) -> None:
     """Check the body of an answer as far as it was read.
 
     Raises:
-        DaemonError: it is too long.
+        DaemonError: it is compressed, or too long.
     """
+    if _is_compressed(response):
+        raise DaemonError("its answer is compressed, which was not asked for", kind="bad-answer")
     if len(body) > max_bytes:
         # the same request would have the same answer
         too_long = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -360,17 +348,12 @@ def refuse_longer(body: bytearray, max_bytes: int) -> None:
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
     """The body."""
-    refuse_compressed(response)
     body = bytearray()
+    check_body(response, body, max_bytes)
     async for part in response.aiter_raw():
         body += part
-        refuse_longer(body, max_bytes)
+        check_body(response, body, max_bytes)
     return bytes(body)
-
-
-def lower_names(headers: httpx.Headers) -> Mapping[str, str]:
-    """Headers with their names in lower case."""
-    return {name.lower(): text for name, text in headers.items()}
 
 
 def read_answer(model: type[Part], answer: PeerAnswer) -> Part:
@@ -467,10 +450,7 @@ def read_window(answer: PeerAnswer) -> WindowAnswer:
         for values in (one.seconds, *(each for row in one.series for each in (row.counters, row.gained, row.full)))
     )
     if uneven or lengths - {window.points}:
-        raise DaemonError(
-            f"its answer is not as expected: series of other lengths than points or times; {NOT_OURS}",
-            kind="bad-answer",
-        )
+        raise unexpected("series of other lengths than points or times")
     return window
 
 

@@ -13,6 +13,7 @@ import os
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -330,8 +331,8 @@ class EventLog:
         """The events with their numbers, from the number `first` on."""
         if self._sorted is None:
             every = [pair for subjects in self._kinds.values() for queue in subjects.values() for pair in queue]
-            self._sorted = tuple(sorted(every, key=_number))
-        return self._sorted[bisect_left(self._sorted, first, key=_number) :]
+            self._sorted = tuple(sorted(every, key=itemgetter(0)))
+        return self._sorted[bisect_left(self._sorted, first, key=itemgetter(0)) :]
 
     def _keep(self, event: Event) -> int:
         """The number of an event, which is now kept."""
@@ -380,7 +381,3 @@ class EventLog:
                 self.history.change(name, tick or None, None, states.get(name), earlier)
         elif is_port_name(event.subject) and (event.before is not None or event.after is not None):
             self.history.change(event.subject, tick or None, event.before, event.after, earlier)
-
-
-def _number(pair: tuple[int, Event]) -> int:
-    return pair[0]

@@ -127,9 +127,12 @@ class KnownPort:
 
 
 @dataclass(slots=True)
-class _Totals:
-    """Counts of one port."""
+class _Watched:
+    """A port as it was last seen, at the wall time `seen_ns`, 0 if this process never saw it; and its counts."""
 
+    port: Port
+    problem: str = ""
+    seen_ns: int = 0
     down_seconds: float = 0.0
     state_changes: int = 0
     last_downs: int | None = None
@@ -142,12 +145,9 @@ class PortWatch:
     def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
         self._log, self._reader, self._clock = log, reader, clock
         self._ring = reader.ring.words[at.H_CREATED_WALL_NS]
-        self._ports: dict[str, Port] = {}
-        self._problems: dict[str, str] = {}
-        self._totals: dict[str, _Totals] = {}
+        self._watched: dict[str, _Watched] = {}
         self._updated: float | None = None
         self._since = {event.subject: event.time_ns for event in log.events() if event.before != event.after}
-        self._seen_ns: dict[str, int] = {}
         self._segments = reader.ring.words[at.H_SEGMENTS]
         self._listed_ns = self._updated_ns = find_last_sign(log, reader)
 
@@ -165,29 +165,27 @@ class PortWatch:
         self._note_missing({str(each.port.id): each.time_ns for each in seen}, silent)
         for each in seen:
             name = str(each.port.id)
-            totals = self._totals.setdefault(name, _Totals())
+            watched = self._watched.setdefault(name, _Watched(each.port))
             before = history.now(name)
             if before is not None and not before.active and not first:
-                totals.down_seconds += elapsed
-            since_ns = each.previous_ns or self._seen_ns.get(name, self._listed_ns)
+                watched.down_seconds += elapsed
+            since_ns = each.previous_ns or watched.seen_ns or self._listed_ns
             if fresh:
                 history.begin(name, state_of(each, None))
             elif before is None:
                 self._appear(each, since_ns)
             else:
-                self._change(each, before, totals, since_ns)
-            self._ports[name] = each.port
-            self._problems[name] = each.reason or each.port.problem
-            self._seen_ns[name] = each.time_ns
-            totals.last_downs = each.downs
+                self._change(each, before, watched, since_ns)
+            watched.port, watched.problem = each.port, each.reason or each.port.problem
+            watched.seen_ns, watched.last_downs = each.time_ns, each.downs
         if first:
             self._record_start()
         self._listed_ns, self._updated_ns = listed_ns, self._clock.time_ns()
         self._note_clock_steps()
         history.forget_before(self._reader.oldest_tick())
-        for name in [name for name in self._ports if name not in history]:
-            for kept in (self._ports, self._problems, self._seen_ns, self._since, self._totals):
-                kept.pop(name, None)
+        for name in [name for name in self._watched if name not in history]:
+            del self._watched[name]
+            self._since.pop(name, None)
 
     def confirm(self, listed_ns: int) -> None:
         """The node's ports were also those of the last call at this wall time."""
@@ -197,11 +195,9 @@ class PortWatch:
         """The ports that exist, and those that disappeared within the history, in natural order."""
         found = []
         for name in self._log.history.names():
-            state, totals = self._log.history.now(name), self._totals.get(name, _Totals())
-            port = self._ports.get(name) or _remember(name)
-            problem = GONE_TEXT if state is None else self._problems.get(name, "")
-            since_ns = self._since.get(name)
-            found.append(KnownPort(port, state, since_ns, problem, totals.down_seconds, totals.state_changes))
+            state, each = self._log.history.now(name), self._watched.get(name) or _Watched(_remember(name))
+            problem, since_ns = GONE_TEXT if state is None else each.problem, self._since.get(name)
+            found.append(KnownPort(each.port, state, since_ns, problem, each.down_seconds, each.state_changes))
         return tuple(found)
 
     def _appear(self, seen: SeenPort, since_ns: int) -> None:
@@ -209,8 +205,8 @@ class PortWatch:
         old = next(
             (
                 other
-                for other, port in self._ports.items()
-                if guid and port.identity.guid == guid and port.id.port == seen.port.id.port and other != name
+                for other, each in self._watched.items()
+                if guid and other != name and (each.port.identity.guid, each.port.id.port) == (guid, seen.port.id.port)
             ),
             "",
         )
@@ -218,26 +214,26 @@ class PortWatch:
         since_ns = max(since_ns, self._listed_ns)
         self._record(seen, "appeared", text, None, state_of(seen, None), since_ns, {"guid": guid})
 
-    def _change(self, seen: SeenPort, before: PortState, totals: _Totals, since_ns: int) -> None:
+    def _change(self, seen: SeenPort, before: PortState, watched: _Watched, since_ns: int) -> None:
         wanted = state_of(seen, before)
-        totals.state_changes += self._count_downs(seen, before, wanted, totals, since_ns)
+        watched.state_changes += self._count_downs(seen, before, wanted, watched, since_ns)
         name = str(seen.port.id)
         for kind, text, after in find_changes(name, before, wanted, seen.reason, self._reader.interval_ns):
-            totals.state_changes += kind in ("link-down", "link-up")
+            watched.state_changes += kind in ("link-down", "link-up")
             # a problem is seen at every look, even without a reading of the link
-            known_ns = self._seen_ns.get(name, 0) if kind == "readable" else 0
+            known_ns = watched.seen_ns if kind == "readable" else 0
             self._record(seen, kind, text, before, after, max(since_ns, known_ns), {})
             before = after
 
-    def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, totals: _Totals, since_ns: int) -> int:
+    def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, port: _Watched, since_ns: int) -> int:
         """Record a flap between two readings, which only `link_downed` shows; returns the changes of state in it."""
-        last = totals.last_downs
+        last = port.last_downs
         if last is None or seen.downs is None:
             return 0
-        totals.unexplained_downs += max(0, seen.downs - last) - (before.active and not after.active)
+        port.unexplained_downs += max(0, seen.downs - last) - (before.active and not after.active)
         if not after.active:
             return 0
-        flaps, totals.unexplained_downs = max(0, totals.unexplained_downs), 0
+        flaps, port.unexplained_downs = max(0, port.unexplained_downs), 0
         if flaps:
             times = "once" if flaps == 1 else f"{flaps} times"
             text = f"{seen.port.id}: link went down and came back {times} between two readings"
@@ -253,14 +249,14 @@ class PortWatch:
         for name in sorted(existing - seen.keys(), key=natural_key):
             before = history.now(name)
             assert before is not None
-            gone = SeenPort(self._ports.get(name) or _remember(name), now_ns)
-            since_ns = max(self._listed_ns, self._seen_ns.get(name, 0))
+            watched = self._watched.setdefault(name, _Watched(_remember(name)))
+            gone, since_ns = SeenPort(watched.port, now_ns), max(self._listed_ns, watched.seen_ns)
             if gone.port.id.device not in silent:
                 details = {"guid": gone.port.identity.guid}
                 # the open files of a renamed device can still be read, so only a listing shows that a name exists
                 self._record(gone, DISAPPEARED, f"{name} disappeared", before, None, self._listed_ns, details)
             elif before.problem != HUNG:
-                self._problems[name] = HUNG_TEXT
+                watched.problem = HUNG_TEXT
                 self._record(
                     gone, UNREADABLE, f"{name}: {HUNG_TEXT}", before, replace(before, problem=HUNG), since_ns, {}
                 )
@@ -282,9 +278,8 @@ class PortWatch:
         history, now_ns = self._log.history, self._clock.time_ns()
         found = {name: history.now(name) for name in history.names()}
         states = {name: state_to_json(state) for name, state in found.items() if state is not None}
-        text = f"the daemon started with {len(states)} ports"
-        tick = self._reader.tick_at(now_ns)
-        self._log.add(Event(now_ns, STARTED, "", text, details={"ports": states}, tick=tick, ring=self._ring))
+        started = Event(now_ns, STARTED, "", f"the daemon started with {len(states)} ports", details={"ports": states})
+        self._log.add(place_in_ring(started, self._reader))
 
     def _record(
         self,
@@ -300,20 +295,10 @@ class PortWatch:
         time_ns, since_ns = self._find_time(kind, seen, since_ns)
         if before != after:
             self._since[name] = time_ns
-        self._log.add(
-            Event(
-                time_ns,
-                kind,
-                name,
-                text,
-                max(0, time_ns - since_ns) if since_ns > 0 else 0,
-                before,
-                after,
-                {key: value for key, value in details.items() if value},
-                self._reader.tick_at(time_ns),
-                self._ring,
-            )
-        )
+        uncertainty_ns = max(0, time_ns - since_ns) if since_ns > 0 else 0
+        known = {key: value for key, value in details.items() if value}
+        event = Event(time_ns, kind, name, text, uncertainty_ns, before, after, known)
+        self._log.add(place_in_ring(event, self._reader))
 
     def _find_time(self, kind: str, seen: SeenPort, since_ns: int) -> tuple[int, int]:
         """When a change was noticed, and the instant after which it happened; both wall time in ns.
@@ -372,27 +357,20 @@ def _remember(name: str) -> Port:
     return Port(PortId(device, int(number)), PortIdentity(), False, DISAPPEARED, None, ByteSource("", (), (), 1))
 
 
-class PhaseEvents:
-    """Adds each phase to the event log: a first traffic at its first sample, a checkpoint at its last one."""
-
-    def __init__(self, log: EventLog, reader: RingReader) -> None:
-        self._log, self._reader = log, reader
-
-    def note(self, phases: Iterable[Phase]) -> None:
-        """Record phases, whose samples are ticks of the ring."""
-        for phase in phases:
-            interval_ns, ring = self._reader.interval_ns, self._reader.ring.words[at.H_CREATED_WALL_NS]
-            details: dict[str, float | int] = {"silent_seconds": round(phase.silent_seconds, 3)}
-            if phase.kind == CHECKPOINT:
-                tick, seconds = phase.end - 1, (phase.end - phase.first) * interval_ns / 1e9
-                details |= {
-                    "seconds": round(seconds, 3),
-                    "transmitted_bytes": round(phase.transmitted),
-                    "received_bytes": round(phase.received),
-                }
-                text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
-            else:
-                tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
-            time_ns = self._reader.wall_of(tick)
-            uncertainty_ns = phase.uncertainty * interval_ns
-            self._log.add(Event(time_ns, phase.kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))
+def note_phases(log: EventLog, reader: RingReader, phases: Iterable[Phase]) -> None:
+    """Add phases, whose samples are ticks of the ring: a first traffic at its first one, a checkpoint at its last."""
+    interval_ns, ring = reader.interval_ns, reader.ring.words[at.H_CREATED_WALL_NS]
+    for phase in phases:
+        details: dict[str, float | int] = {"silent_seconds": round(phase.silent_seconds, 3)}
+        if phase.kind == CHECKPOINT:
+            tick, seconds = phase.end - 1, (phase.end - phase.first) * interval_ns / 1e9
+            details |= {
+                "seconds": round(seconds, 3),
+                "transmitted_bytes": round(phase.transmitted),
+                "received_bytes": round(phase.received),
+            }
+            text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
+        else:
+            tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
+        uncertainty_ns = phase.uncertainty * interval_ns
+        log.add(Event(reader.wall_of(tick), phase.kind, "", text, uncertainty_ns, None, None, details, tick, ring))

@@ -46,10 +46,6 @@ Credentials = tuple[str, bytes]
 Key = TypeVar("Key", str, bytes)
 
 
-class TooManyChecksError(Exception):
-    """Too many password checks are pending."""
-
-
 def parse_basic(header: bytes) -> Credentials | None:
     """User and password of an Authorization header (RFC 7617); None if it is of another kind."""
     scheme, _, encoded = header.strip().partition(b" ")
@@ -82,7 +78,7 @@ class PasswordCheck:
         `users` has the hash of each user, `client` is where the request comes from.
 
         Raises:
-            TooManyChecksError: too many checks are pending, and this client has most of them or had a wrong password.
+            FullError: too many checks are pending, and this client has most of them or had a wrong password.
         """
         user, password = credentials
         stored = users.get(user) or _unmatchable(users)
@@ -107,13 +103,10 @@ class PasswordCheck:
         return int(self._clock() - self._wrong.get(client, -math.inf) < WRONG_SECONDS)
 
     async def _check(self, key: bytes, stored: str, password: bytes, client: str) -> bool:
+        await self._queue.enter(client)
         try:
-            await self._queue.enter(client)
-        except FullError as error:
-            raise TooManyChecksError from error
-        try:
-            loop = asyncio.get_running_loop()
-            right = await loop.run_in_executor(self._thread, _matches, stored, password)
+            known, loop = password[:MAX_PASSWORD_BYTES], asyncio.get_running_loop()
+            right = await loop.run_in_executor(self._thread, bcrypt.checkpw, known, stored.encode())
             if right:
                 _note(self._remembered, key, self._clock())
             else:
@@ -146,10 +139,6 @@ def _note(times: OrderedDict[Key, float], key: Key, now: float) -> None:
     times[key] = now
     while len(times) > MAX_REMEMBERED:
         times.popitem(last=False)
-
-
-def _matches(stored: str, password: bytes) -> bool:
-    return bcrypt.checkpw(password[:MAX_PASSWORD_BYTES], stored.encode())
 
 
 def _unmatchable(users: Mapping[str, str]) -> str:
@@ -373,7 +362,7 @@ class AccessControl:
                 if credentials is None or not await self._passwords.is_right(users, credentials, client):
                     detail = "A user name and password are required; only the health probes are public."
                     return problem_response(401, detail, "login-needed", {"WWW-Authenticate": CHALLENGE})
-            except TooManyChecksError:
+            except FullError:
                 return problem_response(
                     503, "Too many logins are pending; try again in a moment.", "too-many-logins", SOON
                 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Rules:
     @property
     def need_login(self) -> bool:
         """Whether every client needs a password or a certificate."""
-        return bool(self.users) or (self.tls is not None and self.tls.needs_certificate)
+        return bool(self.users) or (self.tls is not None and self.tls.context.verify_mode is ssl.CERT_REQUIRED)
 
 
 def read_rules(path: Path) -> Rules:

@@ -206,6 +206,10 @@ Body = TypeVar("Body", bound=BaseModel)
 Labels = dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=1000)]]
 
 
+def _time(description: str) -> Any:
+    return Field(None, max_length=32, description=description, json_schema_extra={**DURATION_PATTERN})
+
+
 class CaptureRequest(BaseModel):
     """The body of a request for a capture; every member is optional."""
 
@@ -213,18 +217,8 @@ class CaptureRequest(BaseModel):
 
     reason: str = Field(DEFAULT_REASON, min_length=1, max_length=200, description="Reason, in a few words.")
     labels: Labels = Field(default_factory=dict, max_length=MAX_LABELS, description="Labels to store in the file.")
-    before: str | None = Field(
-        None,
-        max_length=32,
-        description="Time before now to include, like 30s (default: from the settings).",
-        json_schema_extra={**DURATION_PATTERN},
-    )
-    after: str | None = Field(
-        None,
-        max_length=32,
-        description="Time after now to include, like 5s (default: from the settings).",
-        json_schema_extra={**DURATION_PATTERN},
-    )
+    before: str | None = _time("Time before now to include, like 30s (default: from the settings).")
+    after: str | None = _time("Time after now to include, like 5s (default: from the settings).")
 
 
 class AlertBody(BaseModel):

@@ -299,11 +299,6 @@ class TlsServer:
     context: ssl.SSLContext
     allowed_names: frozenset[str]
 
-    @property
-    def needs_certificate(self) -> bool:
-        """Whether clients without a verified certificate are turned away."""
-        return self.context.verify_mode is ssl.CERT_REQUIRED
-
 
 class _EncryptedKeyError(Exception):
     """The key is encrypted."""
@@ -328,7 +323,11 @@ def build_tls(config: TlsConfig, source: YamlFile) -> TlsServer:
         raise ConfigError([f"{source.place((SECTION,))}: rejected by this system's OpenSSL: {error}"]) from error
     faults += _load_pair(context, certificate, key, _written(config, "cert", source), _written(config, "key", source))
     if config.client_ca or config.client_ca_file:
-        faults += _load_authority(context, authority, _written(config, "client_ca", source))
+        try:
+            context.load_verify_locations(cadata=authority.decode("ascii"))
+        except (ssl.SSLError, ValueError):
+            place = _written(config, "client_ca", source)
+            faults.append(f"{place} has no PEM certificate; give those of the authority that signs client certificates")
     # after the authority: OpenSSL would otherwise request certificates that it cannot verify
     context.verify_mode = CLIENT_AUTH[config.client_auth_type]
     if faults:
@@ -391,14 +390,6 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, cert_pla
             if b"-----BEGIN CERTIFICATE-----" not in certificate:
                 return [f"{cert_place} has no PEM certificate; give a chain with the server's certificate first"]
             return [f"{key_place} and its certificate cannot be used: {error.reason or error}; give both in PEM form"]
-    return []
-
-
-def _load_authority(context: ssl.SSLContext, authority: bytes, place: str) -> list[str]:
-    try:
-        context.load_verify_locations(cadata=authority.decode("ascii"))
-    except (ssl.SSLError, ValueError):
-        return [f"{place} has no PEM certificate; give those of the authority that signs client certificates"]
     return []
 
 

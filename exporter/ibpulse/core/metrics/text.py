@@ -84,23 +84,18 @@ def family_lines(metric: Metric, samples: Sequence[Sample]) -> list[str]:
     if metric.type == "histogram":
         for labels, value in samples:
             assert isinstance(value, Histogram)
-            _add_histogram(lines, metric, labels, value)
+            buckets, total, count = _prefixes(metric, labels, value.bounds)
+            lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
+            lines += [total + format_number(value.total), f"{count}{value.cumulative[-1]}"]
         return lines
     if metric.type == "summary":
         for labels, value in samples:
             assert isinstance(value, CountAndSum)
-            count, total = _summary_prefixes(metric, labels)
+            _, total, count = _prefixes(metric, labels)
             lines += [count + format_number(value.count), total + format_number(value.total)]
         return lines
     # a single expression, because this loop is most of the cost of a scrape
     return [_prefix(metric, labels) + _ODD.get(text := repr(value), text) for labels, value in samples]
-
-
-def _add_histogram(lines: list[str], metric: Metric, labels: Labels, value: Histogram) -> None:
-    buckets, total, count = _histogram_prefixes(metric, labels, value.bounds)
-    lines += [f"{prefix}{number}" for prefix, number in zip(buckets, value.cumulative, strict=True)]
-    lines.append(total + format_number(value.total))
-    lines.append(f"{count}{value.cumulative[-1]}")
 
 
 @cache
@@ -122,19 +117,12 @@ def _prefix(metric: Metric, labels: Labels) -> str:
 
 
 @lru_cache(maxsize=CACHED_PREFIXES)
-def _histogram_prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...]) -> tuple[tuple[str, ...], str, str]:
-    """The lines of a histogram up to their values: buckets, sum, count."""
+def _prefixes(metric: Metric, labels: Labels, bounds: tuple[float, ...] = ()) -> tuple[tuple[str, ...], str, str]:
+    """The lines of a histogram or a summary up to their values: buckets, which a summary does not have, sum, count."""
     pairs = list(zip(metric.labels, labels, strict=True))
     limits = [*map(format_number, bounds), "+Inf"]
     buckets = tuple(_line(f"{metric.name}_bucket", [*pairs, ("le", limit)]) for limit in limits)
     return buckets, _line(f"{metric.name}_sum", pairs), _line(f"{metric.name}_count", pairs)
-
-
-@lru_cache(maxsize=CACHED_PREFIXES)
-def _summary_prefixes(metric: Metric, labels: Labels) -> tuple[str, str]:
-    """The lines of a summary up to their values: count, sum."""
-    pairs = list(zip(metric.labels, labels, strict=True))
-    return _line(f"{metric.name}_count", pairs), _line(f"{metric.name}_sum", pairs)
 
 
 def _line(name: str, pairs: Iterable[tuple[str, str]]) -> str:
@@ -194,15 +182,11 @@ def table_text(rows: Iterable[Metric], source: object, text_format: TextFormat, 
     for metric, samples in read_families(rows, source):
         lines = family_lines(metric, samples)
         if wanted and not {metric.name, metric.family} & set(wanted):
-            lines = [line for line in lines if _sample_name(line) in wanted]
+            lines = [line for line in lines if line.partition(" ")[0].partition("{")[0] in wanted]
         if lines:
             parts.append(header(metric, text_format))
             parts += lines
     return "\n".join([*parts, ""]) if parts else ""
-
-
-def _sample_name(line: str) -> str:
-    return line.partition(" ")[0].partition("{")[0]
 
 
 def registry_text(registry: CollectorRegistry, text_format: TextFormat, wanted: Collection[str] = frozenset()) -> bytes:
@@ -218,10 +202,7 @@ class _Chosen:
         self._registry = registry
         self._wanted = wanted
 
-    def collect(self) -> Iterable[LibraryFamily]:
-        return list(self._chosen())
-
-    def _chosen(self) -> Iterator[LibraryFamily]:
+    def collect(self) -> Iterator[LibraryFamily]:
         for metric in self._registry.collect():
             whole = not self._wanted or metric.name in self._wanted
             chosen = LibraryFamily(metric.name, metric.documentation, metric.type, metric.unit)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ibpulse.base.internal_errors import GATEWAY_PARTS, PARTS, InternalErrors
-from ibpulse.core.metrics.row import CountAndSum, Labels, Subject, single
+from ibpulse.core.metrics.row import CountAndSum, Subject, labelled, single
 
 
 @dataclass(slots=True)
@@ -33,26 +33,21 @@ class WebCounts:
         self.seconds[path] = self.seconds.get(path, 0.0) + seconds
 
 
-def _requests(counts: WebCounts) -> list[tuple[Labels, int]]:
-    return [((str(code), path), count) for (path, code), count in counts.requests.items()]
-
-
-def _durations(counts: WebCounts) -> list[tuple[Labels, CountAndSum]]:
+def _durations(counts: WebCounts) -> list[tuple[str, CountAndSum]]:
     finished: Counter[str] = Counter()
     for (path, _), count in counts.requests.items():
         finished[path] += count
-    return [((path,), CountAndSum(float(count), counts.seconds[path])) for path, count in finished.items()]
-
-
-def _internal_errors(counts: WebCounts) -> list[tuple[Labels, int]]:
-    errors = counts.internal_errors
-    return [((part,), count) for part, count in errors.counts().items()] if errors else []
+    return [(path, CountAndSum(float(count), counts.seconds[path])) for path, count in finished.items()]
 
 
 SERVER: Subject[WebCounts, WebCounts] = single(lambda counts: counts)
-REQUESTS = Subject(("code", "path"), _requests)
-DURATION = Subject(("path",), _durations)
-PART = Subject(("part",), _internal_errors)
+REQUESTS: Subject[WebCounts, int] = Subject(
+    ("code", "path"), lambda counts: [((str(code), path), count) for (path, code), count in counts.requests.items()]
+)
+DURATION = labelled("path", _durations)
+PART: Subject[WebCounts, int] = labelled(
+    "part", lambda counts: counts.internal_errors.counts().items() if counts.internal_errors else ()
+)
 
 # counts are exported as floats (`3.0`)
 ROWS = (

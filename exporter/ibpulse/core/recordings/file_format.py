@@ -313,12 +313,8 @@ def _decode_signals(batch: Any, meta: RecordingMeta) -> tuple[PortSignals, ...]:
 
 
 def _read_steps(batch: Any, ports: int) -> Steps:
-    return np.stack(
-        [_count_steps(_floats(batch, name, 0.0, ports, np.float32)) for name in UNCERTAINTY_COLUMNS], axis=1
-    )
-
-
-def _count_steps(uncertainty: Singles) -> Steps:
+    columns = [_floats(batch, name, 0.0, ports, np.float32) for name in UNCERTAINTY_COLUMNS]
+    uncertainty: Singles = np.stack(columns, axis=1)
     if not (np.isfinite(uncertainty) & (uncertainty >= 0)).all():
         raise ValueError("has an uncertainty that is negative or not finite; use the file that ibpulse wrote")
     # limited before the product, which could be infinite

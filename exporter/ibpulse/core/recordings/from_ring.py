@@ -185,14 +185,13 @@ def ports_at_begin(
 
     A port that the history does not know stays as it is.
     """
-    return tuple(_at_begin(port, history, ticks) for port in ports)
-
-
-def _at_begin(port: RecordedPort, history: PortHistory, ticks: RecordedTicks) -> RecordedPort:
-    # a change at the first tick is an event of the recording
-    spans = history.spans(str(port.id), ticks.first - 1, ticks.end)
-    states = [span.state for span in spans if span.state is not None]
-    return port.in_state(states[0]) if states else port
+    found = []
+    for port in ports:
+        # a change at the first tick is an event of the recording
+        spans = history.spans(str(port.id), ticks.first - 1, ticks.end)
+        state = next((span.state for span in spans if span.state is not None), None)
+        found.append(port if state is None else port.in_state(state))
+    return tuple(found)
 
 
 def events_in(log: EventLog, reader: RingReader, ticks: RecordedTicks) -> tuple[tuple[Event, ...], int]:

@@ -143,7 +143,9 @@ class _Opened:
 @contextmanager
 def _opened(path: Path, meta: RecordingMeta | None = None) -> Iterator[_Opened]:
     """The content of the file."""
-    with _as_recording_error(path), _there(path).open("rb") as file:
+    partial = path.with_name(path.name + PARTIAL)
+    there = partial if not path.exists() and partial.exists() else path
+    with _as_recording_error(path), there.open("rb") as file:
         begin = file.read(4)
         if not begin:
             _refuse(path, "is empty", "record again")
@@ -154,11 +156,6 @@ def _opened(path: Path, meta: RecordingMeta | None = None) -> Iterator[_Opened]:
             yield _open_stream(path, file, meta)
         else:
             _refuse(path, "is not a recording: it is neither a Parquet file nor an Arrow stream", "name another file")
-
-
-def _there(path: Path) -> Path:
-    partial = path.with_name(path.name + PARTIAL)
-    return partial if not path.exists() and partial.exists() else path
 
 
 def _open_parquet(path: Path, file: Any) -> _Opened:

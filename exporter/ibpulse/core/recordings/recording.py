@@ -37,7 +37,7 @@ from ibpulse.core.statistics.plausible import Steps, lower_bound
 
 MAX_JOBS = 1000
 MAX_JOB_BYTES = 500_000
-TIMES = ("began", "ended")
+TIMES = ("began_ns", "began_uncertainty_ns", "ended_ns", "ended_uncertainty_ns")
 
 
 def jobs_at_begin(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:
@@ -51,14 +51,10 @@ def jobs_at_begin(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> t
         if late or (record.ended_ns is not None and record.ended_ns <= begin_ns):
             continue
         had = next((each.ports for each in record.holdings if each.overlaps(begin_ns, end_ns)), ())
-        found.append(_with_ports(record, had))
+        claim = replace(record.job.claim, gpus=(), gpu_indexes=(), devices=())
+        job = PlacedJob(claim, had, record.job.basis if had else "")
+        found.append(replace(record, job=job, holdings=(Holding(had),)))
     return tuple(sorted(found, key=lambda record: record.began_ns or 0))
-
-
-def _with_ports(record: JobRecord, ports: tuple[PortId, ...]) -> JobRecord:
-    claim = replace(record.job.claim, gpus=(), gpu_indexes=(), devices=())
-    job = PlacedJob(claim, ports, record.job.basis if ports else "")
-    return replace(record, job=job, holdings=(Holding(ports),))
 
 
 def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[JobRecord, ...]:
@@ -79,13 +75,11 @@ def trace_holdings(jobs: Iterable[JobRecord], events: Iterable[Event]) -> tuple[
             begun = replace(record, holdings=(Holding(job.ports, event),))
             found[mine[at - 1]] = begun if event.kind == BEGAN else record.changed(job, event)
     return tuple(
-        record if record.ended_ns is None else record.ended(_end_of(record.ended_ns, record.ended_uncertainty_ns))
+        record
+        if record.ended_ns is None
+        else record.ended(Event(record.ended_ns, ENDED, "", "", record.ended_uncertainty_ns))
         for record in found
     )
-
-
-def _end_of(time_ns: int, uncertainty_ns: int) -> Event:
-    return Event(time_ns, ENDED, "", "", uncertainty_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +119,10 @@ def trace_owners(
 
 def jobs_to_json(jobs: Iterable[JobRecord]) -> list[dict[str, Any]]:
     """The jobs as values of JSON; members that are empty or 0, and times that are not known, are absent."""
-    return [{**job_details(record.job), **_times(record)} for record in jobs]
-
-
-def _times(record: JobRecord) -> dict[str, int]:
-    found = {f"{name}_{what}ns": getattr(record, f"{name}_{what}ns") for name in TIMES for what in ("", "uncertainty_")}
-    return {name: value for name, value in found.items() if value}
+    return [
+        {**job_details(record.job), **{name: time_ns for name in TIMES if (time_ns := getattr(record, name))}}
+        for record in jobs
+    ]
 
 
 def jobs_from_json(members: object) -> tuple[JobRecord, ...]:
@@ -156,7 +148,7 @@ def job_from_json(members: object) -> JobRecord:
     if job is None:
         raise ValueError("has invalid metadata: jobs: a job is not an object with an id")
     assert isinstance(members, dict)
-    numbers = {f"{name}_{what}ns": members.get(f"{name}_{what}ns") for name in TIMES for what in ("", "uncertainty_")}
+    numbers = {name: members.get(name) for name in TIMES}
     for name, number in numbers.items():
         if not (number is None or (type(number) is int and 0 <= number <= MAX_INTEGER)):
             raise ValueError(f"has invalid metadata: jobs: {name} of job {job.claim.id} is not a time in nanoseconds")
@@ -407,10 +399,8 @@ class Recording:
         first, end, _ = slice(first, end).indices(self.ticks)
         start_ns = self.start_ns + first * self.meta.interval_ns
         part = np.s_[:, :, first:end]
-        steps, merged = (
-            None if self.steps is None else self.steps[part],
-            None if self.merged is None else self.merged[part],
-        )
+        steps = None if self.steps is None else self.steps[part]
+        merged = None if self.merged is None else self.merged[part]
         signals = tuple(each.cut(first, end) for each in self.signals)
         return Recording(self.meta, start_ns, self.bytes_per_second[part], self.seconds[part], steps, merged, signals)
 

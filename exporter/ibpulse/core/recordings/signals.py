@@ -47,8 +47,7 @@ class PortSignals:
         nominal = np.diff(self.samples, prepend=self.samples[:1]) * interval_ns
         steps = np.where(np.isnan(self.seconds), nominal, np.nan_to_num(self.seconds) * 1e9)
         time_ns = np.repeat(np.cumsum(steps).astype(np.int64)[:, None], len(signals), axis=1)
-        wall_ns = start_ns + self.samples * interval_ns
-        return SignalReadings(signals, wall_ns, time_ns, np.zeros_like(time_ns), self.counters)
+        return SignalReadings(signals, start_ns + self.samples * interval_ns, time_ns, self.counters)
 
 
 def no_readings(signals: int) -> PortSignals:

@@ -72,12 +72,12 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
         _sync_directory(path.parent)
 
 
-def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> Path:
+def finish(partial: Path, first_tick: int = 0) -> Path:
     """Convert the partial file of a killed recording to a Parquet file without `.partial`, and remove it.
 
-    Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
+    Keeps only the samples from `first_tick` on, counted from 0.
     """
-    return _finish(partial, None, first_tick, last_tick)
+    return _finish(partial, None, first_tick, None)
 
 
 def _finish(partial: Path, meta: RecordingMeta | None, first_tick: int, last_tick: int | None) -> Path:

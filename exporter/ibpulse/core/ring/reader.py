@@ -43,17 +43,9 @@ class Block:
         middle = (stamps[:, :, :-1] + stamps[:, :, 1:]) >> 1
         return np.ascontiguousarray(middle.transpose(0, 2, 1))
 
-    def uncertainty_ns(self) -> Counts:
-        """Half the duration of each read, i.e. the maximum error of `time_ns`: int64 (ports, 2, ticks)."""
-        return np.ascontiguousarray((np.abs(np.diff(self.stamps(), axis=2)) >> 1).transpose(0, 2, 1))
-
     def counters(self) -> Words:
         """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""
         return np.ascontiguousarray(self.records[:, :, at.R_TRANSMIT : at.R_RECEIVE + 1].transpose(0, 2, 1))
-
-    def taken_every(self) -> Counts:
-        """Ticks between two samples: int64 (ports,), or (ports, ticks) if the stride changed within the block."""
-        return self.stride if self.strides is None else self.strides
 
     def every(self, stride: int) -> Block:
         """The block with only the first record of each port and every `stride`-th record after it."""

@@ -22,7 +22,7 @@ def read_signals(reader: RingReader, slot: int, first_tick: int, last_tick: int)
     signals = ring.signals(slot)
     if not signals:
         none, empty = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
-        return none, SignalReadings((), none, empty, empty, empty.view(np.uint64))
+        return none, SignalReadings((), none, empty, empty.view(np.uint64))
     capacity, begin = ring.signal_capacity, head + at.SIGNAL_HEAD_WORDS
     words = np.frombuffer(ring.words, dtype=np.uint64)
     known = words[begin : begin + capacity * at.SIGNAL_WORDS].reshape(capacity, at.SIGNAL_WORDS)
@@ -41,10 +41,5 @@ def read_signals(reader: RingReader, slot: int, first_tick: int, last_tick: int)
     stamps = records[:, : at.SIGNAL_VALUES].astype(np.int64)
     asked = np.arange(len(signals)) < ring.words[head + at.N_ASKED]
     begun, ended = (np.where(asked, stamps[:, [n]], stamps[:, [n + 1]]) for n in (0, 1))
-    return ticks, SignalReadings(
-        signals,
-        reader.wall_ns(ticks),
-        begun + ended >> 1,
-        ended - begun >> 1,
-        records[:, at.SIGNAL_VALUES : at.SIGNAL_VALUES + len(signals)],
-    )
+    counters = records[:, at.SIGNAL_VALUES : at.SIGNAL_VALUES + len(signals)]
+    return ticks, SignalReadings(signals, reader.wall_ns(ticks), begun + ended >> 1, counters)

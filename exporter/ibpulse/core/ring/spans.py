@@ -120,7 +120,8 @@ class StrideGroup:
         """
         block, time_ns = self.block, self.block.time_ns()
         timing = Timing(block.stamps(), self.lines, block.first_tick, exact, block.interval_ns)
-        found = rates(time_ns, self.counters, self.valid, block.scale, block.taken_every(), timing)
+        stride = block.stride if block.strides is None else block.strides
+        found = rates(time_ns, self.counters, self.valid, block.scale, stride, timing)
         if summed and block.strides is None and len(self.rows):
             found = replace(found, common=self._common_rates(time_ns, timing.stamps, found))
         if summed and np.isnan(found.bytes_per_second[..., self.span]).any():

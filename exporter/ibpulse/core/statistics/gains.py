@@ -20,14 +20,13 @@ class SignalReadings:
     """Readings of the signals of one port, oldest first.
 
     `wall_ns` is int64 (readings,), the wall time of the sample after which they were read. `time_ns` is int64
-    (readings, signals), the monotonic time of each read: the middle of the `uncertainty_ns` before and after it.
-    `counters` is uint64 (readings, signals), the raw counters, `MISSING` where one was not read.
+    (readings, signals), the monotonic time of each read. `counters` is uint64 (readings, signals), the raw counters,
+    `MISSING` where one was not read.
     """
 
     signals: tuple[Signal, ...]
     wall_ns: Counts
     time_ns: Counts
-    uncertainty_ns: Counts
     counters: npt.NDArray[np.uint64]
 
     def gains(self) -> Gains:

@@ -53,28 +53,19 @@ def uncertainty_steps(widths_ns: Counts, elapsed_ns: Counts, nominal_ns: int = 0
     return np.minimum(steps, MAX_STEPS).astype(np.uint16)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Samples, each with the one before it: arrays (..., 2) of rates, NaN if missing, and of elapsed times.
+def limit_by_sample_before(
+    steps: Steps, rates: npt.NDArray[np.floating[Any]], elapsed_ns: Counts, widths_ns: Counts, nominal_ns: int
+) -> Steps:
+    """The uncertainty `steps` (...) of samples, limited where the sample before each limits it.
 
-    `widths_ns` (...) is the duration of the first and the last of the three reads together.
+    `rates`, NaN if missing, and `elapsed_ns` (..., 2) are those of the sample before and of each; `widths_ns` (...) is
+    the duration of the first and the last of their three reads together. The mean over both samples is certain and
+    lasts for at least `nominal_ns`, so the rate of the second one is too high by its distance from that mean at most.
     """
-
-    rates: npt.NDArray[np.floating[Any]]
-    elapsed_ns: Counts
-    widths_ns: Counts
-
-
-def limit_by_sample_before(steps: Steps, pairs: Pairs, nominal_ns: int) -> Steps:
-    """The uncertainty `steps` (...) of the second samples of pairs, limited where the sample before limits it.
-
-    The mean over both samples is certain and lasts for at least `nominal_ns`, so the rate of the second one is too high
-    by its distance from that mean at most.
-    """
-    moved = (pairs.rates * pairs.elapsed_ns).sum(axis=-1)
-    certain = moved / np.maximum(pairs.elapsed_ns.sum(axis=-1) + pairs.widths_ns / 2, nominal_ns)
+    moved = (rates * elapsed_ns).sum(axis=-1)
+    certain = moved / np.maximum(elapsed_ns.sum(axis=-1) + widths_ns / 2, nominal_ns)
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.floor((pairs.rates[..., 1] / certain - 1) * STEPS) + 1
+        distance = np.floor((rates[..., 1] / certain - 1) * STEPS) + 1
     # NaN without a sample before or without traffic
     limited: Floats = np.fmin(steps, np.maximum(distance, 1))
     return limited.astype(np.uint16)

@@ -403,8 +403,8 @@ def _limit_short(
     both = row[:, None], way[:, None], place[:, None] + np.array([0, stride])
     widths = widths_ns[row, way, place] + widths_ns[row, way, place + 2 * stride]
     last = row, way, place + stride
-    pairs = plausible.Pairs(found.rate[both], found.elapsed_ns[both], widths)
-    steps[last] = plausible.limit_by_sample_before(steps[last], pairs, nominal_ns)
+    rate, elapsed_ns = found.rate[both], found.elapsed_ns[both]
+    steps[last] = plausible.limit_by_sample_before(steps[last], rate, elapsed_ns, widths, nominal_ns)
 
 
 def _fill(out: Rates, rows: Rows | slice, found: _Differences, steps: plausible.Steps | None) -> None:

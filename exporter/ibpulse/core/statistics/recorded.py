@@ -28,7 +28,6 @@ from ibpulse.core.statistics.sums import (
     RECEIVE,
     TRANSMIT,
     NodeStatistics,
-    NodeTicks,
     Seconds,
     describe_node,
     sum_rails,
@@ -118,11 +117,6 @@ class RailSeries:
         return int(self.rails.strides[self.rails.ever_up].max(initial=1))
 
     @property
-    def common_stride(self) -> int:
-        """Ticks of the shortest bins into which the samples of all rails fit."""
-        return int(np.lcm.reduce(self.rails.strides[self.rails.ever_up], initial=1))
-
-    @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters resolve; 1 unless some do not change at every sample."""
         return coarsest_ticks(self.rails.finest_ticks[self.rails.ever_up].tolist())
@@ -156,11 +150,14 @@ def add_up(
         if there:
             rates[:, way, span] = np.where(good[:, span], bytes_per_second[:, way], 0.0)
         measured[:, way, span] = np.where(good[:, span], seconds[:, way if there else 1 - way], 0.0)
+    split = (len(rates), 2, blocks, per_second)
     certain = None
     if peaks is not None:
         certain = np.zeros(shape)
         certain[..., span] = np.where(good[:, None, span] & known, peaks, 0.0)
-    summed = _sum_up(rates, measured, good, per_second, certain)
+        certain = certain.reshape(split)
+    by_second = Seconds(rates.reshape(split), measured.reshape(split), good.reshape(len(rates), blocks, -1), certain)
+    summed = sum_rails(by_second)
     return RailSeries(
         rails=rails,
         interval_ns=interval_ns,
@@ -185,13 +182,6 @@ def _up_by_second(up: Bools, lead: int, ticks_per_second: int) -> Bools:
     padded = np.pad(up, ((0, 0), (lead, -(lead + ticks) % ticks_per_second)))
     seconds = padded.reshape(count, -1, ticks_per_second).any(axis=2)
     return np.asarray(np.repeat(seconds, ticks_per_second, axis=1))
-
-
-def _sum_up(rates: Floats, seconds: Floats, good: Bools, ticks_per_second: int, peaks: Floats | None) -> NodeTicks:
-    count, blocks = len(rates), rates.shape[2] // ticks_per_second
-    split = (count, 2, blocks, ticks_per_second)
-    certain = None if peaks is None else peaks.reshape(split)
-    return sum_rails(Seconds(rates.reshape(split), seconds.reshape(split), good.reshape(count, blocks, -1), certain))
 
 
 def _place(first_tick_ns: int, interval_ns: int) -> tuple[int, int]:
@@ -362,7 +352,8 @@ class Sums:
         """Moments of the active bins of `ticks` samples: (bounds - 1, 4), 0 if the counters do not resolve them."""
         series = self._series
         # single samples are valid at any stride, unlike bins that divide samples; the daemon excludes both
-        if ticks < series.resolution_ticks or (ticks > 1 and ticks % series.common_stride):
+        divides = ticks > 1 and (ticks % series.rails.strides[series.rails.ever_up]).any()
+        if ticks < series.resolution_ticks or divides:
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured
         if ticks > 1:

@@ -230,9 +230,10 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
     widths, middles = np.abs(reads[1:] - reads[:-1]), (reads[1:] + reads[:-1]) >> 1
     elapsed = middles[:, 1:] - middles[:, :-1]
     steps = plausible.uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
-    pairs = plausible.Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
-    short = elapsed[:, 1] < nominal_ns
-    steps = np.where(short, plausible.limit_by_sample_before(steps, pairs, nominal_ns), steps)
+    limited = plausible.limit_by_sample_before(
+        steps, rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2], nominal_ns
+    )
+    steps = np.where(elapsed[:, 1] < nominal_ns, limited, steps)
     return plausible.lower_bound(rates[:, 1], steps).astype(np.float32)
 
 
@@ -277,7 +278,9 @@ def common_rates(time_ns: Counts, stamps: Counts, valid: Bools, rates: Floats, s
     counter, tick = np.divmod(np.flatnonzero(edges[..., 1:] | edges[..., :-1]), edges.shape[2] - 1)
     tick += AROUND + 1
     ends = counter * ticks + tick
-    times = time_ns.mean(axis=(0, 1)) if valid.all() else _mean_of_valid(time_ns, valid)
+    times = time_ns.mean(axis=(0, 1))
+    if not valid.all():
+        times = np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(np.count_nonzero(valid, axis=(0, 1)), 1)
     span = (times[tick] - times[tick - 1]) / SECOND_NS
     # the reads at their ends and at their beginnings
     touched = np.zeros(rates.size, dtype=np.bool_)
@@ -302,11 +305,6 @@ def _find_edges(before: Floats, after: Floats) -> Bools:
     edges = after > limit
     edges |= before > np.multiply(after, EVEN, out=limit)
     return np.asarray(edges)
-
-
-def _mean_of_valid(time_ns: Counts, valid: Bools) -> Floats:
-    count = np.count_nonzero(valid, axis=(0, 1))
-    return np.asarray(np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(count, 1))
 
 
 def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, seconds: Floats, widths: Floats) -> Floats:
@@ -380,8 +378,7 @@ def plain_peaks(
     last = row[followed], way[followed], place[followed]
     both = last[0][:, None], last[1][:, None], last[2][:, None] + np.array([-1, 0])
     around = widths[last[0], last[1], last[2] - 1] + widths[last[0], last[1], last[2] + 1]
-    pairs = plausible.Pairs(rates[both], elapsed[both], around)
-    limited = plausible.limit_by_sample_before(doubts[followed], pairs, interval_ns)
+    limited = plausible.limit_by_sample_before(doubts[followed], rates[both], elapsed[both], around, interval_ns)
     doubts[followed] = np.where(elapsed[last] < interval_ns, limited, doubts[followed])
     rates[unsure] = plausible.lower_bound(rates[unsure], doubts)
     return rates

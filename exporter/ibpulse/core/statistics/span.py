@@ -8,7 +8,7 @@ compute is known as well, the bounds are those of Fréchet for the intersection 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from ibpulse.core.statistics.recorded import (
     describe_units,
     split,
 )
-from ibpulse.core.statistics.signature import Signature, SignatureOptions, describe_features, find_signature
+from ibpulse.core.statistics.signature import Signature, describe_features, find_signature
 from ibpulse.core.statistics.steps.edges import NONE, Steps, find_steps
 from ibpulse.core.statistics.steps.period import StepPeriod, find_sampled_period
 from ibpulse.core.statistics.steps.runs import (
@@ -62,19 +62,6 @@ def exposed_bounds(wire_active: Floats, computing: Floats) -> tuple[Floats, Floa
     return np.where(known, low, 0.0 * wire_active), np.where(known, high, wire_active)
 
 
-def least_wire_seconds(sums: Floats, line: float) -> float:
-    """Time that the bytes of a mean step need in their busier direction; NaN if it is unknown.
-
-    Args:
-        sums: the sums of all steps (fields,).
-        line: the line rate of one direction, bytes per second.
-    """
-    if not sums[COUNT] or not sums[OBSERVED] or not line > 0:
-        return math.nan
-    sent = max(sums[TRANSMIT], sums[RECEIVE]) / sums[OBSERVED] * sums[DURATION] / sums[COUNT]
-    return float(sent / line)
-
-
 def bound_steps(sums: Floats, line: float, computing_ratio: float) -> WireBounds:
     """The bounds of a mean step.
 
@@ -86,8 +73,11 @@ def bound_steps(sums: Floats, line: float, computing_ratio: float) -> WireBounds
     steps = describe_steps(sums)
     active = np.asarray(1.0 - moments.quotient(steps.gap_seconds, steps.seconds))
     low, high = exposed_bounds(active, np.asarray(computing_ratio))
-    length = float(steps.seconds)
-    return WireBounds(1.0 - float(active), least_wire_seconds(sums, line), float(low) * length, float(high) * length)
+    length, least = float(steps.seconds), math.nan
+    if sums[COUNT] and sums[OBSERVED] and line > 0:
+        sent = max(sums[TRANSMIT], sums[RECEIVE]) / sums[OBSERVED] * sums[DURATION] / sums[COUNT]
+        least = float(sent / line)
+    return WireBounds(1.0 - float(active), least, float(low) * length, float(high) * length)
 
 
 MIN_WHOLE_BINS = 0.5
@@ -100,7 +90,6 @@ class SpanOptions:
 
     active_bytes_per_second: float
     timescales_ns: tuple[int, ...]
-    signature: SignatureOptions = field(default_factory=SignatureOptions)
     computing_ratio: float = math.nan
 
 
@@ -200,7 +189,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
         step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
         balance=_compare_rails(series, rails, active),
         rail_means=means,
-        signature=_name_traffic(series, whole, find_carriers(means), options.signature),
+        signature=_name_traffic(series, whole, find_carriers(means)),
         coverage=_describe_coverage(series),
         units=units,
         step_sums=step_sums,
@@ -335,7 +324,7 @@ def _describe_coverage(series: RailSeries) -> Coverage:
     )
 
 
-def _name_traffic(series: RailSeries, whole: UnitStatistics, carriers: Bools, options: SignatureOptions) -> Signature:
+def _name_traffic(series: RailSeries, whole: UnitStatistics, carriers: Bools) -> Signature:
     """The signature of the span, from the same features as in the daemon; `carriers` (rails,) carry its traffic."""
     node = whole.node
     seconds = (-1, series.ticks_per_second)
@@ -348,4 +337,4 @@ def _name_traffic(series: RailSeries, whole: UnitStatistics, carriers: Bools, op
         {scale: float(whole.variation(scale)) for scale in signature.TIMESCALES_NS},
         _mean_line(series, find_lines(series, carriers)),
     )
-    return find_signature(features, options)
+    return find_signature(features)

@@ -198,17 +198,6 @@ Rails = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class FirstNodes:
-    """The nodes that may have stopped first: one if that is certain, all if nothing is known.
-
-    That one stopped at least `gap` seconds before the next, 0 if that is unknown.
-    """
-
-    nodes: tuple[str, ...]
-    gap: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class _Case:
     """The silence of a job since its last byte: all its nodes, and those `here`, with new samples and past traffic."""
 
@@ -345,15 +334,15 @@ def _low(moment: Moment | None) -> float:
 
 def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
-    found, ordered = _find_first(case), all(node.ordered for node in case.nodes.values())
+    (name, *others), gap = _find_first(case)
+    ordered = all(node.ordered for node in case.nodes.values())
     complete = len(case.here) == len(case.nodes) > 1
-    if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
-        name = found.nodes[0]
+    if ordered and complete and not others and gap > _usual_lead(case, name):
         # one node stops first and waits in the first step after a node joined, and while others write a checkpoint
         waits = any(node.regular is None for node in case.here.values()) or case.is_saving(())
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
+        text = f"{name} sent its last byte {_span(gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), [])
@@ -364,8 +353,8 @@ def _judge_order(case: _Case) -> Verdict:
     return case.verdict("together", (), (), [text])
 
 
-def _find_first(case: _Case) -> FirstNodes:
-    """The nodes that may have stopped sending first; one that did is earlier than the next by the gap.
+def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
+    """The nodes that may have stopped sending first, and by how much one that certainly did is earlier than the next.
 
     A node that does not begin a collective gives no credit to the node that sends to it, so these two stop first. The
     node that it sends to receives nothing then, so only the first one is one of the two in both directions. In larger
@@ -373,11 +362,11 @@ def _find_first(case: _Case) -> FirstNodes:
     """
     sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
     if len(sent) == 1:
-        return FirstNodes(sent, sent_gap)
+        return sent, sent_gap
     received, received_gap = _find_earliest({name: node.last for name, node in case.here.items()})
     both = tuple(name for name in sent if name in received)
     pairs = (len(sent), len(received), len(both)) == (2, 2, 1)
-    return FirstNodes(both, min(sent_gap, received_gap)) if pairs else FirstNodes(sent)
+    return (both, min(sent_gap, received_gap)) if pairs else (sent, 0.0)
 
 
 def _find_earliest(moments: Mapping[str, Moment | None]) -> tuple[tuple[str, ...], float]:
@@ -438,20 +427,15 @@ def _waits(case: _Case, name: str) -> bool:
     others send, or while they go on for several steps, does not wait.
     """
     ended = case.here[name].sent
-    last = [node.pauses for other, node in case.here.items() if other != name and node.pauses]
     if ended is None:
         return False
-    near = [
-        pauses[-1].seconds >= STEP_PART * _usual_seconds(pauses, case.notable)
-        and pauses[-1].sent[0] <= ended[1] + LEAD_SECONDS
-        and pauses[-1].sent[1] >= ended[0] - LEAD_SECONDS
-        for pauses in last
-    ]
+    near = []
+    for pauses in (node.pauses for other, node in case.here.items() if other != name and node.pauses):
+        usual = median([each.seconds for each in pauses if each.seconds <= case.notable] or [case.notable])
+        low, high = pauses[-1].sent
+        together = low <= ended[1] + LEAD_SECONDS and high >= ended[0] - LEAD_SECONDS
+        near.append(pauses[-1].seconds >= STEP_PART * usual and together)
     return 2 * sum(near) > len(near)
-
-
-def _usual_seconds(pauses: Sequence[Pause], notable: float) -> float:
-    return median([each.seconds for each in pauses if each.seconds <= notable] or [notable])
 
 
 def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
@@ -465,9 +449,9 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
         yield "link", f"all rails{whose} have their links"
     if all(_counted(each, case) for _, _, each in case.rails()):
         yield "loss", f"no rail{whose} has counted lost packets since the last byte"
-    found = _find_first(case)
-    if len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
-        yield "node", f"any of {_names(found.nodes)} may have been the first to stop sending"
+    first, _ = _find_first(case)
+    if len(first) > 1 and all(node.ordered for node in case.here.values()):
+        yield "node", f"any of {_names(first)} may have been the first to stop sending"
 
 
 def _counted(rail: RailSilence, case: _Case) -> bool:
@@ -488,7 +472,7 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     clocks = [name for name, node in case.here.items() if not node.ordered]
     if clocks and len(case.nodes) > 1:
         yield f"the order of the nodes: no known clock on {_names(clocks)}"
-    uncounted = dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case))
+    uncounted = list(dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case)))
     if uncounted:
         yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
     for name, node in case.here.items():
@@ -513,10 +497,9 @@ def _span(seconds: float) -> str:
     return f"{number:g} s" if number >= 1 else f"{1000 * number:g} ms"
 
 
-def _names(names: Iterable[str]) -> str:
-    known = list(names)
-    more = len(known) - MAX_NAMED
-    return ", ".join(known) if more <= 0 else f"{', '.join(known[:MAX_NAMED])} and {more} more"
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.values import PATH, TEXT, YAML_TRUTH
-from ibpulse.base.yaml import YamlFile, entry
+from ibpulse.base.yaml import Keys, YamlFile, entry
 from ibpulse.core.client.transport import JSON_TYPE, HttpPeer, NodeAccess
 from ibpulse.gateway.nodes.targets import (
     ACCESS,
@@ -57,10 +57,19 @@ MAX_THREADS = 8
 
 
 class TargetSource:
-    """A source of nodes; `name` is as the operator wrote it."""
+    """A source of nodes, with its last good answer and why the last one was not good.
+
+    `name` is as the operator wrote it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.targets: tuple[Target, ...] = ()
+        self.problem = ""
+        self.answered_at: float | None = None
+        self.notices: tuple[str, ...] = ()
+        self.failures = 0
+        self.running: asyncio.Task[None] | None = None
 
     def read(self) -> tuple[Target, ...]:
         """The nodes at this moment. May block.
@@ -128,15 +137,15 @@ class FileSource(TargetSource):
         super().__init__(name)
         self._path = path
         self._seen: FileSignature = None
-        self._targets: tuple[Target, ...] | None = None
+        self._known: tuple[Target, ...] | None = None
 
     def read(self) -> tuple[Target, ...]:
         """The nodes of the file, or those of the last time if it has not changed."""
         seen = sign_file(self._path)
-        if self._targets is None or seen is None or seen != self._seen:
-            self._targets = None
-            self._targets, self._seen = self._load(), seen
-        return self._targets
+        if self._known is None or seen is None or seen != self._seen:
+            self._known = None
+            self._known, self._seen = self._load(), seen
+        return self._known
 
     def _load(self) -> tuple[Target, ...]:
         if self._path.suffix == ".json":
@@ -288,19 +297,17 @@ def read_node_config(path: Path) -> tuple[NodeConfig, YamlFile]:
     return config, file
 
 
-def _find_contradictions(config: NodeConfig) -> list[tuple[tuple[str, ...], str]]:
-    found: list[tuple[tuple[str, ...], str]] = []
+def _find_contradictions(config: NodeConfig) -> Iterator[tuple[Keys, str]]:
     auth, tls = config.basic_auth, config.tls_config
     if auth and (not auth.username or ":" in auth.username or not auth.username.isprintable()):
-        found.append((("basic_auth", "username"), "give a name of printable characters without a colon"))
+        yield ("basic_auth", "username"), "give a name of printable characters without a colon"
     if auth and (auth.password is None) == (auth.password_file is None):
-        found.append((("basic_auth", "password_file"), "give either password_file or password"))
+        yield ("basic_auth", "password_file"), "give either password_file or password"
     if tls and (tls.cert_file is None) != (tls.key_file is None):
-        found.append((("tls_config", "key_file"), "cert_file and key_file belong together; give both or none"))
+        yield ("tls_config", "key_file"), "cert_file and key_file belong together; give both or none"
     if tls and tls.insecure_skip_verify:
         advice = "is not supported, because any server could then collect the password; give ca_file"
-        found.append((("tls_config", "insecure_skip_verify"), advice))
-    return found
+        yield ("tls_config", "insecure_skip_verify"), advice
 
 
 def _make_authorization(auth: BasicAuthSection, source: YamlFile) -> str:
@@ -359,19 +366,6 @@ class SourceState:
     age_seconds: float | None
 
 
-@dataclass(slots=True)
-class _Known:
-    """A source, its last good answer, and why the last one was not good."""
-
-    source: TargetSource
-    targets: tuple[Target, ...] = ()
-    problem: str = ""
-    answered_at: float | None = None
-    notices: tuple[str, ...] = ()
-    failures: int = 0
-    running: asyncio.Task[None] | None = None
-
-
 class Discovery:
     """The nodes of all sources. Of nodes with one name, that of the first source counts."""
 
@@ -382,8 +376,7 @@ class Discovery:
         errors: InternalErrors | None = None,
         clock: Clock = time,
     ) -> None:
-        self._known = [_Known(source) for source in sources]
-        self._config, self._clock = config or NodeConfigFile(), clock
+        self._sources, self._config, self._clock = sources, config or NodeConfigFile(), clock
         self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         self._threads = DaemonThreads(MAX_THREADS, "discovery")
         self.targets: tuple[Target, ...] = ()
@@ -395,26 +388,26 @@ class Discovery:
         now = self._clock.monotonic()
         return tuple(
             SourceState(
-                known.source.name,
-                len(known.targets),
-                "; ".join(self._problems(known)),
-                None if known.answered_at is None else now - known.answered_at,
+                source.name,
+                len(source.targets),
+                "; ".join(self._problems(source)),
+                None if source.answered_at is None else now - source.answered_at,
             )
-            for known in self._known
+            for source in self._sources
         )
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The problems of the sources, as sentences."""
-        return tuple(f"{known.source.name}: {problem}" for known in self._known for problem in self._problems(known))
+        return tuple(f"{source.name}: {problem}" for source in self._sources for problem in self._problems(source))
 
-    def _problems(self, known: _Known) -> tuple[str, ...]:
-        kept = "; the nodes of its last good answer stay" if known.problem and known.answered_at is not None else ""
-        return tuple(filter(None, (known.problem + kept, self._config.problem, *known.notices)))
+    def _problems(self, source: TargetSource) -> tuple[str, ...]:
+        kept = "; the nodes of its last good answer stay" if source.problem and source.answered_at is not None else ""
+        return tuple(filter(None, (source.problem + kept, self._config.problem, *source.notices)))
 
     def failures(self) -> dict[str, int]:
         """Failed readings of each source."""
-        return {known.source.name: known.failures for known in self._known}
+        return {source.name: source.failures for source in self._sources}
 
     @property
     def access(self) -> NodeAccess:
@@ -423,16 +416,16 @@ class Discovery:
 
     async def refresh(self) -> None:
         """Read all sources in parallel. What each lists counts at once; late ones go on."""
-        for known in self._known:
-            if known.running is None or known.running.done():
-                known.running = asyncio.create_task(self._read(known))
-        running = [known.running for known in self._known if known.running]
+        for source in self._sources:
+            if source.running is None or source.running.done():
+                source.running = asyncio.create_task(self._read(source))
+        running = [source.running for source in self._sources if source.running]
         if running:
             await asyncio.wait(running, timeout=SOURCE_SECONDS)
-        for known in self._known:
-            if known.running and not known.running.done():
-                known.problem = f"no answer within {SOURCE_SECONDS:g} s"
-            known.failures += bool(known.problem)
+        for source in self._sources:
+            if source.running and not source.running.done():
+                source.problem = f"no answer within {SOURCE_SECONDS:g} s"
+            source.failures += bool(source.problem)
         self._merge()
 
     async def run(self) -> None:
@@ -451,35 +444,35 @@ class Discovery:
 
     async def close(self) -> None:
         """End what still reads, and close all connections."""
-        for known in self._known:
-            if known.running:
-                known.running.cancel()
-                await asyncio.gather(known.running, return_exceptions=True)
-            await known.source.close()
+        for source in self._sources:
+            if source.running:
+                source.running.cancel()
+                await asyncio.gather(source.running, return_exceptions=True)
+            await source.close()
 
-    async def _read(self, known: _Known) -> None:
+    async def _read(self, source: TargetSource) -> None:
         problem = "internal error of the gateway; see its log"
-        with self._errors.boundary("discovery", known.source.name):
+        with self._errors.boundary("discovery", source.name):
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._config.poll)
-                known.targets = await known.source.ask(self._threads)
-                problem, known.answered_at = "", self._clock.monotonic()
+                source.targets = await source.ask(self._threads)
+                problem, source.answered_at = "", self._clock.monotonic()
             except DiscoveryError as error:
                 problem = "; ".join(error.faults)
-        known.problem = problem
+        source.problem = problem
         with self._errors.boundary("discovery"):
             self._merge()
 
     def _merge(self) -> None:
         found: dict[str, Target] = {}
-        for known in self._known:
-            new = {target.name: target for target in known.targets if target.name not in found}
-            twice = next((target.name for target in known.targets if target.name in found), None)
+        for source in self._sources:
+            new = {target.name: target for target in source.targets if target.name not in found}
+            twice = next((target.name for target in source.targets if target.name in found), None)
             notices = [] if twice is None else [f"{twice!r} is a node of an earlier source, which counts"]
             if len(found) + len(new) > MAX_TARGETS:
                 notices.append(f"more than {MAX_TARGETS} nodes in all; the others are left out")
             found |= islice(new.items(), MAX_TARGETS - len(found))
-            known.notices = tuple(notices)
+            source.notices = tuple(notices)
         self.targets = tuple(found.values())
         if found:
             self.asked.set()

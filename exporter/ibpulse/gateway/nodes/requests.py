@@ -239,14 +239,7 @@ class NodeFigures:
     slow: tuple[str, ...] = ()
 
 
-FIGURES = tuple(
-    ("name[]", name)
-    for name in (
-        "ibpulse_build_info",
-        "ibpulse_port_rail_idle",
-        "ibpulse_port_rail_slow",
-    )
-)
+FIGURES = [("name[]", f"ibpulse_{name}") for name in ("build_info", "port_rail_idle", "port_rail_slow")]
 
 
 async def ask_figures(node: Node) -> NodeFigures:
@@ -257,11 +250,8 @@ async def ask_figures(node: Node) -> NodeFigures:
     """
     body = (await node.get("/metrics", FIGURES, max_bytes=MAX_FIGURES_BYTES)).body
     version = _VERSION.search(body)
-    return NodeFigures(
-        version[1].decode() if version else None,
-        _find_rails(body, b"idle"),
-        _find_rails(body, b"slow"),
-    )
+    known = version[1].decode() if version else None
+    return NodeFigures(known, _find_rails(body, b"idle"), _find_rails(body, b"slow"))
 
 
 def _find_rails(body: bytes, word: bytes) -> tuple[str, ...]:

@@ -176,10 +176,10 @@ def describe_clock(row: NodeState) -> dict[str, Any] | None:
 def _with_last_rates(ports: PortsAnswer, before: PortsAnswer | None) -> PortsAnswer:
     """The ports of an answer; those whose links are down keep the data rates that they had."""
     last = {port.name: port.rate_bytes_per_second for port in before.ports} if before else {}
-    rates = [port.rate_bytes_per_second or last.get(port.name) for port in ports.ports]
-    kept = [
-        port.model_copy(update={"rate_bytes_per_second": rate}) for port, rate in zip(ports.ports, rates, strict=True)
-    ]
+    kept = []
+    for port in ports.ports:
+        rate = port.rate_bytes_per_second or last.get(port.name)
+        kept.append(port.model_copy(update={"rate_bytes_per_second": rate}))
     return ports.model_copy(update={"ports": kept})
 
 

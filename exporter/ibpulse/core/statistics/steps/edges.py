@@ -15,6 +15,7 @@ outside their bounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,12 +80,13 @@ def find_steps(values: Floats, period: float) -> Steps:
     signal, known = _fold(values, fold)
     if length < 2 or len(signal) < 4 * length or not known.any():
         return NONE
-    signal = _smooth(signal, max(1, round(length / SMOOTHED)))
+    width = max(1, round(length / SMOOTHED))
+    signal = np.convolve(signal, np.full(width, 1 / width), "same")
     first = _most_alike(signal, length)
     shape = signal[first : first + length]
     for _ in range(2):
         places = _follow(_likeness(signal, shape), period / fold, float(first))
-        shape = _mean_shape(signal, places, length)
+        shape = _mean_shape(signal, places, length, 0)
         first = round(places[len(places) // 2])
     return _sharpen(signal, known, places, period / fold, fold)
 
@@ -101,10 +103,6 @@ def _fold(values: Floats, fold: int) -> tuple[Floats, Bools]:
     return np.interp(at, at[known], means[known]), known
 
 
-def _smooth(signal: Floats, width: int) -> Floats:
-    return np.convolve(signal, np.full(width, 1 / width), "same")
-
-
 def _most_alike(signal: Floats, length: int) -> int:
     """Among a few places spread over the series, the one whose step matches the others best."""
     places = (len(signal) - length) * np.arange(1, 2 * TRIED, 2) // (2 * TRIED)
@@ -116,15 +114,10 @@ def _most_alike(signal: Floats, length: int) -> int:
     return int(places[np.argmax(found)])
 
 
-def _cut(signal: Floats, places: Floats, length: int, margin: int) -> Floats:
-    """The series from `margin` before each place to `margin` after its step: (places, length + 2 * margin)."""
-    at = places[:, None] + np.arange(-margin, length + margin)
-    return np.interp(at, np.arange(len(signal)), signal)
-
-
-def _mean_shape(signal: Floats, places: Floats, length: int) -> Floats:
-    chosen = places[:: -(-len(places) // SHAPE_STEPS)]
-    return np.asarray(_cut(signal, chosen, length, 0).mean(axis=0))
+def _mean_shape(signal: Floats, places: Floats, length: int, margin: int) -> Floats:
+    """The mean of the series from `margin` before some of the places to `margin` after their steps."""
+    at = places[:: -(-len(places) // SHAPE_STEPS), None] + np.arange(-margin, length + margin)
+    return np.asarray(np.interp(at, np.arange(len(signal)), signal).mean(axis=0))
 
 
 def _likeness(signal: Floats, shape: Floats) -> Floats:
@@ -176,7 +169,7 @@ def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: 
     inside = places[(places > margin) & (places < len(signal) - length - margin)]
     if not len(inside):
         return NONE
-    wide = _cut(signal, inside[:: -(-len(inside) // SHAPE_STEPS)], length, margin).mean(axis=0)
+    wide = _mean_shape(signal, inside, length, margin)
     edge = _steepest(wide, width, margin, margin + length)
     likeness = _likeness(signal, wide[edge - 2 * width : edge + 2 * width])
     found = [_peak(likeness, first, first + 2 * width) for first in _firsts(places + edge - margin, width, likeness)]
@@ -240,16 +233,14 @@ class StepTimes:
 
     def chosen(self, which: Bools) -> StepTimes:
         """Some of the steps."""
-        ends, transmit, receive = (each.chosen(which) for each in (self.end_before, self.transmit, self.receive))
-        return StepTimes(ends, transmit, receive, self.interval_ns)
+        return self._with(lambda edge: edge.chosen(which))
 
     def shifted(self, by_ns: float) -> StepTimes:
         """The same times after another origin."""
-        ends, transmit, receive = (
-            EdgeTimes(each.low + by_ns, each.at + by_ns, each.high + by_ns, each.resolved)
-            for each in (self.end_before, self.transmit, self.receive)
-        )
-        return StepTimes(ends, transmit, receive, self.interval_ns)
+        return self._with(lambda edge: EdgeTimes(edge.low + by_ns, edge.at + by_ns, edge.high + by_ns, edge.resolved))
+
+    def _with(self, change: Callable[[EdgeTimes], EdgeTimes]) -> StepTimes:
+        return StepTimes(change(self.end_before), change(self.transmit), change(self.receive), self.interval_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +271,9 @@ def find_step_edges(
     """
     highest = float(np.nanmax(rates, initial=0.0))
     idle_below = float(silence_level(highest))
-    first_idle, first_active = _find_silences(_find_states(rates, idle_below), least_idle)
+    both = np.max(rates, axis=0, initial=0.0)
+    states = np.where(np.isnan(rates).any(axis=0), MISSING, np.where(both > idle_below, ACTIVE, IDLE))
+    first_idle, first_active = _find_silences(states, least_idle)
     until = np.append(first_idle[1:], rates.shape[1])[: len(first_idle)]
     line = math.inf if line_rate is None else max(line_rate, highest)
     ways = [_Way(way, idle_below, interval_ns, line) for way in rates.astype(np.float64, copy=False)]
@@ -288,11 +281,6 @@ def find_step_edges(
     sent, received = (way.ends(first_idle) for way in ways)
     times = StepTimes(_join_ends(sent, received), transmit, receive, interval_ns)
     return StepEdges(first_idle, first_active, times, sent, received)
-
-
-def _find_states(rates: npt.NDArray[np.floating], idle_below: float) -> Counts:
-    both = np.max(rates, axis=0, initial=0.0)
-    return np.where(np.isnan(rates).any(axis=0), MISSING, np.where(both > idle_below, ACTIVE, IDLE))
 
 
 def _find_silences(states: Counts, least_idle: int | None) -> tuple[Counts, Counts]:
