@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ibpulse.base import document
-from ibpulse.base.document import Section
+from ibpulse.base.document import Section, members_of
 from ibpulse.base.text import NOT_KNOWN, count_text, link_rate_text, significant, statistic_text
 from ibpulse.workbench.models.experts import MARGIN, SkewReport, hottest
 from ibpulse.workbench.models.inputs import JobInputs
@@ -127,14 +127,9 @@ def render_json(
     members = {
         "given": {name: {"text": one.text, "place": one.place} for name, one in inputs.given.items()},
         "model": job.pop("model"),
-        "job": {**job, "dp": found.job.dp, "gpus": found.job.gpus, "step_tokens": found.job.step_tokens},
-        "hardware": found.hardware,
-        "readings": found.readings,
-        "sources": found.sources,
-        "node_bytes": found.node_bytes,
-        "wire_seconds": found.wire_seconds,
-        "communication_seconds": found.communication_seconds,
-        "step": found.step,
+        "job": {**job, **members_of(found.job, "dp", "gpus", "step_tokens")},
+        **members_of(found, "hardware", "readings", "sources", "node_bytes", "wire_seconds"),
+        **members_of(found, "communication_seconds", "step"),
         "samples": found.sampled,
         "network": inputs.network,
         "expert_load": loads,
@@ -307,8 +302,7 @@ def skew_json(report: SkewReport) -> str:
         "loads_are_token_copies": report.counted,
         "mean_penalty": report.mean_penalty,
         "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
-        "layers": report.layers,
-        "rails": report.rails,
+        **members_of(report, "layers", "rails"),
         "assumptions": list(skew_assumptions(report)),
     }
     return document.render_json("ibpulse_model_experts_version", members)
