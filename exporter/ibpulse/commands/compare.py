@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -128,12 +129,8 @@ def _options(
         faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
     if faults:
         raise ConfigError(faults)
-    options = ReportOptions(
-        ports=tuple(arguments.port),
-        begin=arguments.begin,
-        end=arguments.end,
-        trim=arguments.trim,
-        active_bytes_per_second=settings.analysis.active_threshold,
+    options = replace(
+        _choose_part(arguments, settings),
         timescales_ns=arguments.timescales,
         least_change=arguments.least_change,
         resamples=arguments.resamples,
@@ -143,6 +140,17 @@ def _options(
         brief=arguments.brief,
     )
     return options, arguments.last or 0
+
+
+def _choose_part(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
+    """The part of each recording that the arguments choose."""
+    return ReportOptions(
+        ports=tuple(arguments.port),
+        begin=arguments.begin,
+        end=arguments.end,
+        trim=arguments.trim,
+        active_bytes_per_second=settings.analysis.active_threshold,
+    )
 
 
 def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -179,11 +187,10 @@ def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list
         faults.append("flag --job: chooses the nodes of a dataset or a gateway, not of a recording; omit it")
     if faults:
         raise ConfigError(faults)
-    options = ReportOptions(ports=tuple(arguments.port), begin=arguments.begin, end=arguments.end)
     for source in sources:
         if isinstance(source, str):
             await_daemon(source)
-    recent_ns = arguments.last or parse_duration(LAST)
+    recent_ns, options = arguments.last or parse_duration(LAST), _choose_part(arguments, settings)
     nodes = fleet.open_sources(sources, arguments.job, options, arguments.last or 0, recent_ns)
     count = fleet.save_trace(nodes, arguments.output, settings.analysis.active_threshold)
     size = size_text(arguments.output.stat().st_size)
@@ -198,14 +205,7 @@ def _read_options(
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
     check_output(arguments, faults)
-    chosen = ReportOptions(
-        ports=tuple(arguments.port),
-        begin=arguments.begin,
-        end=arguments.end,
-        trim=arguments.trim,
-        active_bytes_per_second=settings.analysis.active_threshold,
-        resamples=1,
-    )
+    chosen = replace(_choose_part(arguments, settings), resamples=1)
     options = PictureOptions(
         width_pixels=width,
         dpi=dpi,

@@ -143,22 +143,28 @@ def demo_nodes(
         end_processes([each.process for each in running])
 
 
+def demo_settings(settings: Settings, origins: Mapping[str, str], tree: Path, folder: Path) -> Settings:
+    """The settings of the demo for the simulated node in `tree`, whose own files are in `folder`."""
+    capture, jobs = settings.capture, settings.jobs
+    if origins["capture.dir"] == DEFAULT:
+        # a demo leaves no captures behind unless a directory is given
+        capture = replace(capture, dir=folder / "captures")
+    if origins["jobs.owners-dir"] == DEFAULT:
+        # the jobs of this node do not run on a simulated fabric
+        jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
+    path, ring = replace(settings.path, sysfs=tree), replace(settings.ring, dir=folder / "ring")
+    return replace(settings, path=path, ring=ring, capture=capture, jobs=jobs)
+
+
 def node_settings(
     settings: Settings, origins: Mapping[str, str], node: SimulatedNode, folder: Path, tree: Path, port: int
 ) -> Settings:
-    """The settings of the demo for one of its nodes."""
-    # a demo leaves no captures behind unless a directory is given
-    captures = folder / "captures" if origins["capture.dir"] == DEFAULT else Path(settings.capture.dir) / node.name
-    # the jobs of this node do not run on a simulated fabric
-    owners = tree / JOBS_FOLDER if origins["jobs.owners-dir"] == DEFAULT else settings.jobs.owners_dir
-    return replace(
-        settings,
-        path=replace(settings.path, sysfs=tree),
-        ring=replace(settings.ring, dir=folder / "ring"),
-        capture=replace(settings.capture, dir=captures, node=(node.name,)),
-        jobs=replace(settings.jobs, owners_dir=owners),
-        web=replace(settings.web, listen_address=settings.web.listen_address._replace(port=port)),
-    )
+    """Those for one of several nodes, which has a name and a port of its own."""
+    own = demo_settings(settings, origins, tree, folder)
+    captures = own.capture.dir if origins["capture.dir"] == DEFAULT else Path(own.capture.dir) / node.name
+    capture = replace(own.capture, dir=captures, node=(node.name,))
+    web = replace(own.web, listen_address=own.web.listen_address._replace(port=port))
+    return replace(own, capture=capture, web=web)
 
 
 def start_daemon(settings: Settings, node: SimulatedNode, folder: Path) -> subprocess.Popen[bytes]:

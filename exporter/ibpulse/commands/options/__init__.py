@@ -30,6 +30,11 @@ class Option:
         self.excludes, self.group = excludes, group
 
 
+def repeatable(*names: str, **named: Any) -> Option:
+    """An argument that may be given several times; its value is the list of all."""
+    return Option(*names, action="append", default=[], **named)
+
+
 def is_address(text: str) -> bool:
     """Whether a text is the address of a daemon or a gateway: a URL, or HOST:PORT if no file has that name."""
     return bool(_ADDRESS.fullmatch(text)) and not Path(text).exists()
@@ -62,10 +67,8 @@ def recording_options(text: str) -> tuple[Option, ...]:
     """The recordings to read, described by `text`: files or addresses of daemons."""
     return (
         Option("files", type=recording_or_address, nargs="*", metavar="RECORDING", help=text),
-        Option(
+        repeatable(
             "--url",
-            action="append",
-            default=[],
             metavar="URL",
             help=f"Daemon whose past, {LAST} or --last, is a further recording; repeatable.",
         ),
@@ -91,10 +94,8 @@ def output_options(text: str, *, required: bool) -> tuple[Option, ...]:
     return (
         Option("-o", "--output", type=Path, required=required, metavar="OUT", help=text),
         force_option("OUT"),
-        Option(
+        repeatable(
             "--title",
-            action="append",
-            default=[],
             metavar="TEXT",
             help="Name to show for a recording; repeatable, in the order of the files (default: the names of the "
             "files).",
@@ -125,10 +126,8 @@ WINDOW = (
     ),
     Option("--to", dest="end", type=MOMENT, help="End at this offset or wall-clock time, like --from."),
     TRIM,
-    Option(
+    repeatable(
         "--port",
-        action="append",
-        default=[],
         metavar="PORT",
         help="Port or device to show, such as mlx5_0:1; repeatable (default: the rails).",
     ),

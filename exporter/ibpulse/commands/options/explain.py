@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, INSTANT, REGULAR_EXPRESSION, SHIFT, SOME_RATE, SOME_TIME, number, whole
-from ibpulse.commands.options import Option, against_options, format_option, recording_or_address
+from ibpulse.commands.options import Option, against_options, format_option, recording_or_address, repeatable
 from ibpulse.workbench.models.inputs import KEYS
 from ibpulse.workbench.pictures.options import THEMES
 
@@ -40,10 +40,8 @@ OPTIONS = {
             "Systems; rocpd databases of ROCm.",
         ),
         Option("--against", type=Path, metavar="RECORDING", help="Recording of the same node at that time."),
-        Option(
+        repeatable(
             "--port",
-            action="append",
-            default=[],
             metavar="PORT",
             help="Port or device of the recording, such as mlx5_0:1; repeatable (default: the rails).",
         ),
@@ -53,11 +51,9 @@ OPTIONS = {
             help="Add this to the times of the recording instead of searching for the offset of the clocks: 10.5ms if "
             "its wire leads the trace by it, -10.5ms if it trails.",
         ),
-        Option(
+        repeatable(
             "--communication",
             type=REGULAR_EXPRESSION,
-            action="append",
-            default=[],
             help="Further kernel names that are communication, as a regular expression; repeatable.",
         ),
         Option(
@@ -121,10 +117,8 @@ OPTIONS = {
             metavar="FILE",
             help="run_config.yaml of Megatron-Bridge, or a YAML or JSON file with MODEL_ARGS of Megatron-LM.",
         ),
-        Option(
+        repeatable(
             "--set",
-            action="append",
-            default=[],
             metavar="KEY=VALUE",
             help="Option that FILE lacks, such as torch=2.6.0 or compute_capability=9.0; overrides FILE; repeatable.",
         ),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, whole
-from ibpulse.commands.options import Option, url_options
+from ibpulse.commands.options import Option, repeatable, url_options
 from ibpulse.workbench.simulate.faults import FAULTS
 
 EVERY = "10s"
@@ -35,10 +35,8 @@ FABRIC = (
         help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
         "one rail is hot (default: 1).",
     ),
-    Option(
+    repeatable(
         "--clock-offset",
-        action="append",
-        default=[],
         metavar="NODE=DURATION",
         help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
         "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
@@ -58,11 +56,9 @@ FABRIC = (
         default=0,
         help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
     ),
-    Option(
+    repeatable(
         "--fault",
         group=("faults", "\n".join(f"{name:{_WIDTH}}  {fault.text}" for name, fault in FAULTS.items())),
-        action="append",
-        default=[],
         metavar="FAULT=DEVICE[:VALUE]",
         help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
     ),
@@ -107,10 +103,8 @@ OPTIONS = {
             const=EVERY,
             help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
         ),
-        Option(
+        repeatable(
             "--check",
-            action="append",
-            default=[],
             metavar="NAME",
             help="Run only this check; repeatable (default: all).",
         ),
