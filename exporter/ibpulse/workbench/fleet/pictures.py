@@ -71,8 +71,8 @@ class _Fleet:
         parts += [report.choice.text, f"{len(report.nodes)} nodes", moment_text(report.origin_ns)]
         parts += [f"{report.seconds:.4g} s", _clock_text(report)]
         line = panels.wrap([escape_controls(part) for part in parts], self.options.width_inches - 2 * MARGIN)[0]
-        self.page.write(MARGIN, 0.36, line, panels.SMALL, color=self.colours.faint)
-        self.page.write(MARGIN, HEAD + height, foot, panels.SMALL, color=self.colours.faint)
+        self.page.lines(MARGIN, 0.36, [line])
+        self.page.lines(MARGIN, HEAD + height, [foot])
 
     def name_rows(self, axes: panels.Axes) -> None:
         """Write the names of the nodes at the rows, as many as fit."""

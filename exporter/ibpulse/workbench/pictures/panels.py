@@ -232,11 +232,15 @@ class Page:
         chosen: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": size, "color": self.colours.text, **style}
         self.figure.text(left / self.width, 1 - top / self.height, text, **chosen)
 
+    def lines(self, left: float, top: float, texts: Iterable[str]) -> None:
+        """Small faint texts below each other."""
+        for line, text in enumerate(texts):
+            self.write(left, top + LINE_STEP * line, text, SMALL, color=self.colours.faint)
+
     def head(self, left: float, top: float, run: PictureRun, name: float, rest: float) -> None:
         """The name of a run, and its description below; both fit the width."""
         self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
-        for line, text in enumerate(head_lines(run, rest)):
-            self.write(left, top + 0.24 + LINE_STEP * line, text, SMALL, color=self.colours.faint)
+        self.lines(left, top + 0.24, head_lines(run, rest))
 
     def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
         """The key numbers of a run in rows of `columns`."""
@@ -497,11 +501,6 @@ class EventMarks:
         size, _ = time_unit(self.run.span_seconds)
         for place in self.places:
             axes.axvline(place / size, color=colours.text, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0.8)
-
-    def write(self, page: Page, left: float, top: float) -> None:
-        """The texts, below each other."""
-        for line, text in enumerate(self.lines):
-            page.write(left, top + LINE_STEP * line, text, SMALL, color=page.colours.faint)
 
 
 def gather_marks(run: PictureRun, inches: float, most: int) -> EventMarks:
