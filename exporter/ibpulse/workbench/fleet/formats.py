@@ -120,9 +120,7 @@ def _step_json(row: StepRow) -> dict[str, Any]:
             "first": _estimate_json(halves.first.start),
             "second": _estimate_json(halves.second.start),
         },
-        "start": _estimate_json(late.start if late else None),
-        "own": _estimate_json(late.own if late else None),
-        "ends": _estimate_json(late.ends if late else None),
+        **{name: _estimate_json(getattr(late, name, None)) for name in ("start", "own", "ends")},
     }
 
 
@@ -203,19 +201,11 @@ def _late_table(report: FleetReport) -> Section:
     rows = []
     for row in sorted(report.steps, key=lambda row: -(row.lateness.lateness_ms if row.lateness else -math.inf)):
         late = row.lateness
-        rows.append(
-            (
-                row.node,
-                names_text(row.ports, 2),
-                str(row.steps),
-                str(late.peers if late else 0),
-                _estimate(late.start if late else None),
-                f"{late.start.z:.1f}" if late else NOT_KNOWN,
-                _estimate(late.own if late else None),
-                _estimate(late.ends if late else None),
-                _verdict(row),
-            )
-        )
+        cells = ["0", *[NOT_KNOWN] * 4]
+        if late is not None:
+            z = f"{late.start.z:.1f}"
+            cells = [str(late.peers), _estimate(late.start), z, _estimate(late.own), _estimate(late.ends)]
+        rows.append((row.node, names_text(row.ports, 2), str(row.steps), *cells, _verdict(row)))
     heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
     return Section("Lateness, the latest first", heads, rows)
 

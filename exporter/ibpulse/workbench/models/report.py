@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from ibpulse.base import document
@@ -182,15 +183,15 @@ def _traffic(found: Prediction) -> Section:
             row.operation,
             str(row.group_size),
             str(row.group_nodes),
-            bytes_text(row.node_bytes),
-            bytes_text(row.gpu_bytes),
-            bytes_text(row.rail_bytes),
+            _bytes(row.node_bytes),
+            _bytes(row.gpu_bytes),
+            _bytes(row.rail_bytes),
             range_text(row.rail_messages, lambda value: f"{value:,.0f}"),
-            bytes_text(row.nvlink_gpu_bytes),
+            _bytes(row.nvlink_gpu_bytes),
         )
         for row in found.sources
     )
-    total = ("total", "", "", "", bytes_text(found.node_bytes), *[""] * 4)
+    total = ("total", "", "", "", _bytes(found.node_bytes), *[""] * 4)
     return Section(f"bytes sent per step ({RECEIVED})", heads, (*rows, total))
 
 
@@ -278,17 +279,11 @@ def range_text(value: ValueRange, show: Callable[[float], str]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def bytes_text(value: ValueRange) -> str:
-    """A range of bytes."""
-    return range_text(value, lambda one: statistic_text(one, "bytes"))
+def _shown(value: ValueRange, unit: str) -> str:
+    return range_text(value, lambda one: statistic_text(one, unit))
 
 
-def _rate(value: ValueRange) -> str:
-    return range_text(value, lambda one: statistic_text(one, "rate"))
-
-
-def _seconds(value: ValueRange) -> str:
-    return range_text(value, lambda one: statistic_text(one, "seconds"))
+_bytes, _rate, _seconds = (partial(_shown, unit=unit) for unit in ("bytes", "rate", "seconds"))
 
 
 def skew_json(report: SkewReport) -> str:

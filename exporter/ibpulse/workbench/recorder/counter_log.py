@@ -90,18 +90,19 @@ def read_log(path: Path, columns: LogColumns) -> list[PortLog]:
         names = _column_names(path)
         wide = _wide_columns(path, names, columns)
         wanted = [columns.time, *([columns.port] if columns.port else [])]
-        wanted += [name for pair in wide.values() for name in pair if name]
-        _check_columns(path, names, wanted)
         numbers = [name for pair in wide.values() for name in pair if name]
+        wanted += numbers
+        if missing := [name for name in wanted if name not in names]:
+            _refuse(path, f"has no column {', '.join(missing)}", f"it has {_listed(names)}")
         table = _read_table(path, list(dict.fromkeys(wanted)), numbers)
         if not table.num_rows:
             _refuse(path, "has no row", "log for longer")
         time_ns = _times(path, table, columns)
-        logs = []
-        for name, rows in _rows_of_ports(path, table, columns):
-            for port, pair in wide.items():
-                logs.append(_port_log(path, name or port, rows, time_ns, table, pair))
-        return logs
+        return [
+            _port_log(path, name or port, rows, time_ns, table, pair)
+            for name, rows in _rows_of_ports(path, table, columns)
+            for port, pair in wide.items()
+        ]
 
 
 def _wide_columns(path: Path, names: Sequence[str], columns: LogColumns) -> dict[str, tuple[str, str]]:
@@ -124,12 +125,6 @@ def _wide_columns(path: Path, names: Sequence[str], columns: LogColumns) -> dict
         shown = " or ".join(pattern for pattern in patterns if pattern)
         _refuse(path, f"has no column like {shown}", f"it has {_listed(names)}")
     return {port: (pair[0], pair[1]) for port, pair in found.items()}
-
-
-def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        _refuse(path, f"has no column {', '.join(missing)}", f"it has {_listed(names)}")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -259,21 +254,14 @@ def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tupl
     yield from zip(names, np.split(order, ends), strict=True)
 
 
-def _port_log(
-    path: Path,
-    name: str,
-    rows: Rows,
-    time_ns: Counts,
-    table: Any,
-    pair: tuple[str, str],
-) -> PortLog:
+def _port_log(path: Path, name: str, rows: Rows, time_ns: Counts, table: Any, pair: tuple[str, str]) -> PortLog:
     rows = rows[np.argsort(time_ns[rows], kind="stable")]
     times = time_ns[rows]
     twice = np.flatnonzero(np.diff(times) == 0)
     if len(twice):
         _refuse(path, f"has two rows of {name} at {int(times[twice[0]])} ns", "remove one, or name the port's column")
-    values = [_numbers(path, table, column)[rows] if column else None for column in pair]
-    return PortLog(name, times, (values[0], values[1]))
+    transmit, receive = (_numbers(path, table, column)[rows] if column else None for column in pair)
+    return PortLog(name, times, (transmit, receive))
 
 
 def _numbers(path: Path, table: Any, name: str) -> npt.NDArray[Any]:
@@ -364,8 +352,11 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
         ValueError: there are fewer than two samples or a negative amount, or the grid would be too long, or nearly
             empty.
     """
-    typical_ns = _typical_distance(logs)
-    interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
+    distances_ns = np.concatenate([np.diff(log.time_ns) for log in logs])
+    if not distances_ns.size:
+        raise ValueError("has fewer than two samples of each port; log for longer")
+    typical_ns = int(np.median(distances_ns))
+    interval_ns = options.interval_ns or _suggest_interval(distances_ns, typical_ns)
     longest_ns = options.longest_gap_ns or MAX_GAP * max(typical_ns, interval_ns)
     start_ns = min(int(log.time_ns[0]) for log in logs)
     ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
@@ -403,17 +394,9 @@ def _check_coverage(logs: Sequence[PortLog], length_ns: int, longest_ns: int) ->
         )
 
 
-def _typical_distance(logs: Sequence[PortLog]) -> int:
-    distances = [np.diff(log.time_ns) for log in logs if len(log.time_ns) > 1]
-    if not distances:
-        raise ValueError("has fewer than two samples of each port; log for longer")
-    return int(np.median(np.concatenate(distances)))
-
-
-def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
+def _suggest_interval(distances_ns: Counts, typical_ns: int) -> int:
     """The distance of a regular log in three digits; otherwise 1, 2 or 5 times a power of ten, about that or longer."""
-    distances = np.concatenate([np.diff(log.time_ns) for log in logs])
-    low, high = np.quantile(distances, [0.1, 0.9])
+    low, high = np.quantile(distances_ns, [0.1, 0.9])
     if high - low <= REGULAR * typical_ns:
         digit = _power_of_ten(typical_ns, 2)
         return min(MAX_INTERVAL_NS, round(typical_ns / digit) * digit)

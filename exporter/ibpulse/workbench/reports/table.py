@@ -109,13 +109,12 @@ def sections(report: Report) -> tuple[TableSection, ...]:
         TableSection(title, tuple(_line(report, row) for row in rows))
         for title, rows in groupby(report.rows, key=lambda row: row.section)
     ]
-    return tuple(found) if report.options.brief else (*found, *_step_sections(report), _port_section(report))
-
-
-def _step_sections(report: Report) -> Iterator[TableSection]:
+    if report.options.brief:
+        return tuple(found)
     if report.steps:
         lines = [Line(label, text, tuple(map(Cell, cells))) for label, text, *cells in step_rows(report.steps)]
-        yield TableSection("Steps, before and after", tuple(lines))
+        found.append(TableSection("Steps, before and after", tuple(lines)))
+    return (*found, _port_section(report))
 
 
 def _line(report: Report, row: ReportRow) -> Line:
