@@ -156,7 +156,7 @@ def plain(value: Any) -> Any:
 
 
 def members_of(value: object, *names: str) -> dict[str, Any]:
-    """Some attributes of an object as members of JSON with the same names."""
+    """Some attributes of an object by their names, as members of JSON or as arguments of a call."""
     return {name: getattr(value, name) for name in names}
 
 

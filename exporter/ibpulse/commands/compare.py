@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ibpulse.agent.config import Settings
+from ibpulse.base.document import members_of
 from ibpulse.base.errors import ConfigError, PictureError, RecordingError
 from ibpulse.base.files import write_whole
 from ibpulse.base.text import count_text, escape_controls, kilobytes, size_text
@@ -132,12 +133,9 @@ def _options(
     options = replace(
         _choose_part(arguments, settings),
         timescales_ns=arguments.timescales,
-        least_change=arguments.least_change,
-        resamples=arguments.resamples,
-        seed=arguments.seed,
         gpu_active=tuple(arguments.gpu_active),
         claim_seconds=(arguments.claim or 0) / SECOND_NS,
-        brief=arguments.brief,
+        **members_of(arguments, "least_change", "resamples", "seed", "brief"),
     )
     return options, arguments.last or 0
 
@@ -146,10 +144,8 @@ def _choose_part(arguments: argparse.Namespace, settings: Settings) -> ReportOpt
     """The part of each recording that the arguments choose."""
     return ReportOptions(
         ports=tuple(arguments.port),
-        begin=arguments.begin,
-        end=arguments.end,
-        trim=arguments.trim,
         active_bytes_per_second=settings.analysis.active_threshold,
+        **members_of(arguments, "begin", "end", "trim"),
     )
 
 
@@ -209,13 +205,9 @@ def _read_options(
     options = PictureOptions(
         width_pixels=width,
         dpi=dpi,
-        unit=arguments.unit,
-        theme=arguments.theme,
-        direction=arguments.direction,
-        statistic=arguments.statistic,
         frames_per_second=arguments.fps,
-        speed=arguments.speed,
         window_ns=arguments.window,
+        **members_of(arguments, "unit", "theme", "direction", "statistic", "speed"),
         active_bytes_per_second=settings.analysis.active_threshold,
     )
     faults += size_faults(width, dpi)

@@ -103,11 +103,7 @@ OPTIONS = {
             const=EVERY,
             help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
         ),
-        repeatable(
-            "--check",
-            metavar="NAME",
-            help="Run only this check; repeatable (default: all).",
-        ),
+        repeatable("--check", metavar="NAME", help="Run only this check; repeatable (default: all)."),
         Option("--no-look", action="store_true", help="Static checks only, no sampling."),
     ),
     "serve": (),
