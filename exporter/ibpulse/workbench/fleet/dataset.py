@@ -44,7 +44,7 @@ GROUP_ROWS = 65_536
 OBJECT_STORES = ("s3", "gcs", "abfs", "az")
 
 _WORD, _WHOLE, _SMALL, _TIME = pa.dictionary(pa.int16(), pa.string()), pa.int32(), pa.int16(), pa.int64()
-_RATES = ("transmit_bytes_per_second", "receive_bytes_per_second")
+RATES = ("transmit_bytes_per_second", "receive_bytes_per_second")
 
 
 def _known(kind: Any, *names: str) -> list[Any]:
@@ -66,13 +66,13 @@ def _edge(name: str) -> list[Any]:
 SCHEMAS = {
     # the sums over the compute ports that were observed, for every sample
     NODE_SUMS: pa.schema(
-        _known(_TIME, "time_ns") + _maybe(pa.float32(), *_RATES) + _known(_SMALL, "rails_observed", "rails")
+        _known(_TIME, "time_ns") + _maybe(pa.float32(), *RATES) + _known(_SMALL, "rails_observed", "rails")
     ),
     # each compute port for every second; `time_ns` is its begin
     RAIL_SECONDS: pa.schema(
         _known(_TIME, "time_ns")
         + _known(_WORD, "port")
-        + _maybe(pa.float32(), *_RATES, "transmit_peak_bytes_per_second", "receive_peak_bytes_per_second")
+        + _maybe(pa.float32(), *RATES, "transmit_peak_bytes_per_second", "receive_peak_bytes_per_second")
         + _known(pa.float32(), "observed_ratio")
     ),
     # each step of each group of ports with one owner, one stage and one rhythm
