@@ -173,13 +173,7 @@ def _draw_scale(page: panels.Page, band: Band, scale: Scale, options: PictureOpt
     place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
     axes = _axes(page, place)
     axes.set_ylim(0.0, scale.port)
-    if scale.exceeded:
-        panels.draw_arrow(axes)
-    axes.set_xticks([])
-    axes.yaxis.tick_right()
-    axes.yaxis.set_label_position("right")
-    axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(4))
-    axes.set_ylabel(f"rail ({scale.sign})", fontsize=panels.SMALL)
+    panels.label_scale(axes, scale, f"rail ({scale.sign})", 4, panels.SMALL)
     axes.spines[:].set_visible(False)
     return place
 

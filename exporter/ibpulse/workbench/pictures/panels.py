@@ -292,20 +292,22 @@ def hatch_missing(axes: Axes, colours: Colours) -> None:
     axes.patch.set_linewidth(0)
 
 
+def paint_rows(
+    axes: Axes, values: Floats, colours: Any, limits: tuple[float, float], span: tuple[float, float]
+) -> None:
+    """Rows of values in the colours of a map between two limits, over a span, the first row on top."""
+    extent = (*span, len(values), 0.0)
+    low, high = limits
+    axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest", extent=extent)
+
+
 def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, highest: float, colours: Colours) -> None:
     """Rows of colours over time, one per port, the first on top; missing data shows the background."""
     size, _ = time_unit(run.span_seconds)
     column = columns.ticks * run.interval_seconds / size
     values = columns.highest if statistic == "max" else columns.mean
-    axes.imshow(
-        np.where(columns.down, np.nan, values),
-        cmap=matplotlib.colormaps[COLOUR_MAP],
-        vmin=0.0,
-        vmax=highest,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, columns.count * column, len(run.ports), 0.0),
-    )
+    shown = np.where(columns.down, np.nan, values)
+    paint_rows(axes, shown, matplotlib.colormaps[COLOUR_MAP], (0.0, highest), (0.0, columns.count * column))
     for row, down in enumerate(columns.down):
         _draw_down(axes, down, column, row, colours)
     axes.set_xlim(0.0, run.span_seconds / size)
@@ -320,15 +322,9 @@ def draw_signs(axes: Axes, run: PictureRun, ticks: int, colours: Colours) -> Non
     size, _ = time_unit(run.span_seconds)
     none = "." * -(-run.ticks // ticks)
     strips = [run.signs[port].strip(ticks) if port in run.signs else none for port in run.ports]
-    axes.imshow(
-        np.array([[float(LETTERS.index(letter)) for letter in strip] for strip in strips]),
-        cmap=matplotlib.colors.ListedColormap([colours.background, *(colour for _, colour in SIGNS.values())]),
-        vmin=0,
-        vmax=len(SIGNS),
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, len(none) * ticks * run.interval_seconds / size, len(run.ports), 0.0),
-    )
+    letters = np.array([[float(LETTERS.index(letter)) for letter in strip] for strip in strips])
+    painted = matplotlib.colors.ListedColormap([colours.background, *(colour for _, colour in SIGNS.values())])
+    paint_rows(axes, letters, painted, (0, len(SIGNS)), (0.0, len(none) * ticks * run.interval_seconds / size))
     axes.set_xlim(0.0, run.span_seconds / size)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -370,20 +366,20 @@ def draw_colour_bar(axes: Axes, scale: Scale, label: str) -> None:
         origin="lower",
         extent=(0.0, 1.0, 0.0, scale.port),
     )
+    label_scale(axes, scale, label, 5)
+
+
+def label_scale(axes: Axes, scale: Scale, label: str, most_ticks: int, size: float = USUAL) -> None:
+    """The numbers and the label of a colour scale, on its right, and an arrow on top if there are higher values."""
     if scale.exceeded:
-        draw_arrow(axes)
+        brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
+        arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
+        axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-    axes.set_ylabel(label)
-
-
-def draw_arrow(axes: Axes) -> None:
-    """An arrow above a colour scale: there are higher values."""
-    brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
-    arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
-    axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(most_ticks))
+    axes.set_ylabel(label, fontsize=size)
 
 
 def explain_runs(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
