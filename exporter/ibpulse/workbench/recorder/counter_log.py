@@ -23,7 +23,7 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import count_text, elapsed_text, size_text, split_lines
 from ibpulse.base.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS, SECOND_NS, format_duration
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Counts, Floats, Rows
 from ibpulse.core.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.core.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 
@@ -333,15 +333,6 @@ class GridOptions:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spans:
-    """Bytes of one direction of a port between each two instants; `known` marks the spans with data."""
-
-    time_ns: Counts
-    moved: Floats
-    known: Bools
-
-
 def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions) -> Recording:
     """The recording of the ports of a log; its first interval begins at the first sample.
 
@@ -376,8 +367,8 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     for row, log in enumerate(logs):
         for way, values in enumerate(log.values):
             if values is not None:
-                spans = _spans(log, values, columns, longest_ns)
-                rates[row, way] = _on_grid(spans, start_ns, edges) * (SECOND_NS / interval_ns)
+                moved = _on_grid(log, values, columns, longest_ns, start_ns + edges)
+                rates[row, way] = moved * (SECOND_NS / interval_ns)
                 seconds[row, way] = np.where(np.isnan(rates[row, way]), 0.0, interval_ns / SECOND_NS)
     ports = tuple(_port(log, columns, options) for log in logs)
     meta = RecordingMeta(options.host, interval_ns, ports, SOURCE, options.reason)
@@ -410,13 +401,16 @@ def _power_of_ten(value: int, below: int = 0) -> int:
     return int("1" + "0" * max(0, len(str(value)) - 1 - below))
 
 
-def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, longest_ns: int) -> _Spans:
-    time_ns, numbers = log.time_ns, np.asarray(values)
+def _on_grid(log: PortLog, numbers: npt.NDArray[Any], columns: LogColumns, longest_ns: int, edges_ns: Counts) -> Floats:
+    """Bytes of one direction between each two edges; NaN if any part of that time is missing."""
+    time_ns = log.time_ns
     missing = np.isnan(numbers) if numbers.dtype.kind == "f" else np.zeros(len(numbers), dtype=np.bool_)
     counting = not (columns.since_before or columns.is_rate)
     if counting:
         # the counter continues across missing reads
-        time_ns, numbers, missing = time_ns[~missing], numbers[~missing], missing[~missing]
+        time_ns, numbers = time_ns[~missing], numbers[~missing]
+    if len(time_ns) < 2:
+        return np.full(len(edges_ns) - 1, np.nan)
     distance = np.diff(time_ns)
     moved = np.diff(numbers) if counting else numbers[1:]
     if columns.is_rate:
@@ -425,16 +419,10 @@ def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, l
         raise ValueError(f"has a negative amount of {log.name}; if the column counts, leave --since-before out")
     # a counter that dropped was reset, and the bytes before the reset are unknown
     known = (distance <= longest_ns) & (moved >= 0)
-    return _Spans(time_ns, np.where(known, moved, 0.0) * columns.scale, known)
-
-
-def _on_grid(spans: _Spans, start_ns: int, edges: Counts) -> Floats:
-    """Bytes between each two edges (ns after the start); NaN if any part of that time is missing."""
-    if len(spans.time_ns) < 2:
-        return np.full(len(edges) - 1, np.nan)
-    at = (spans.time_ns - start_ns).astype(np.float64)
-    running = np.concatenate(([0.0], np.cumsum(spans.moved)))
-    unknown = np.concatenate(([0.0], np.cumsum(np.where(spans.known, 0.0, np.diff(at)))))
+    # exact as floats after the first edge
+    at, edges = ((times - edges_ns[0]).astype(np.float64) for times in (time_ns, edges_ns))
+    running = np.concatenate(([0.0], np.cumsum(np.where(known, moved, 0.0) * columns.scale)))
+    unknown = np.concatenate(([0.0], np.cumsum(np.where(known, 0.0, np.diff(at)))))
     bytes_moved = np.diff(np.interp(edges, at, running))
     inside = (edges[:-1] >= at[0]) & (edges[1:] <= at[-1])
     # half a nanosecond: times are whole ones
