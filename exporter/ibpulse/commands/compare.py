@@ -89,12 +89,12 @@ def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the report, or write it to a file."""
     faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
-    options, last_ns = _options(arguments, settings, len(sources), faults)
+    options = _options(arguments, settings, len(sources), faults)
     output: Path | None = arguments.output
     form = arguments.format or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     runs, drawn = [], []
     for place, source in enumerate(sources):
-        recording, outside = load_source(source, options, last_ns)
+        recording, outside = load_source(source, options, arguments.last or 0)
         runs.append(describe_run(source_path(source), recording, options, place, outside))
         if form == "html" and place < KINDS["heatmap"].most_runs:
             drawn.append((recording, outside))
@@ -118,10 +118,8 @@ def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]], options: R
     return render_page(report, picture, recordings, options.ports)
 
 
-def _options(
-    arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]
-) -> tuple[ReportOptions, int]:
-    """The options for `count` recordings, and the length of the end of each to use, 0 for all of it."""
+def _options(arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]) -> ReportOptions:
+    """The options for `count` recordings."""
     check_output(arguments, faults)
     given = len(arguments.gpu_active)
     if given not in (0, 1, count):
@@ -130,14 +128,13 @@ def _options(
         faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
     if faults:
         raise ConfigError(faults)
-    options = replace(
+    return replace(
         _choose_part(arguments, settings),
         timescales_ns=arguments.timescales,
         gpu_active=tuple(arguments.gpu_active),
         claim_seconds=(arguments.claim or 0) / SECOND_NS,
         **members_of(arguments, "least_change", "resamples", "seed", "brief"),
     )
-    return options, arguments.last or 0
 
 
 def _choose_part(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
@@ -160,12 +157,12 @@ def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     kind = choose_kind(arguments.output, arguments.picture)
     sources = read_recordings(arguments, faults)
-    chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
+    chosen, options = _read_options(arguments, settings, kind, len(sources), faults)
 
     names = name_runs([source_path(source) for source in sources], arguments.title)
     runs = []
     for source, name in zip(sources, names, strict=True):
-        part, outside = load_source(source, chosen, last_ns)
+        part, outside = load_source(source, chosen, arguments.last or 0)
         runs.append(picture_run(source_path(source), name, part, chosen, options.direction, outside))
 
     render(kind, runs, arguments.output, options)
@@ -196,8 +193,8 @@ def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list
 
 def _read_options(
     arguments: argparse.Namespace, settings: Settings, kind: str, count: int, faults: list[str]
-) -> tuple[ReportOptions, PictureOptions, int]:
-    """The part of `count` recordings, how to draw it, and the length of their ends to draw, 0 for all of them."""
+) -> tuple[ReportOptions, PictureOptions]:
+    """The part of `count` recordings, and how to draw it."""
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
     check_output(arguments, faults)
@@ -215,4 +212,4 @@ def _read_options(
         faults.append(f"{count} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     if faults:
         raise ConfigError(faults)
-    return chosen, options, arguments.last or 0
+    return chosen, options

@@ -76,10 +76,6 @@ class DemoNode:
             return False
         return True
 
-    def last_lines(self) -> list[str]:
-        """The end of its log."""
-        return split_lines(self.log_path.read_text(errors="replace"))[-LAST_LINES:]
-
 
 @contextmanager
 def demo_folder() -> Iterator[Path]:
@@ -129,7 +125,7 @@ def demo_nodes(
     """
     address = settings.web.listen_address
     ports = find_ports(address.host, address.port, len(nodes))
-    scheme = find_scheme(settings)
+    scheme = "https" if settings.web.config_file and read_rules(settings.web.config_file).tls else "http"
     running: list[DemoNode] = []
     try:
         for node, port in zip(nodes, ports, strict=True):
@@ -210,11 +206,6 @@ def find_ports(host: str, first: int, count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def find_scheme(settings: Settings) -> str:
-    """Whether the daemons serve HTTP or HTTPS."""
-    return "https" if settings.web.config_file and read_rules(settings.web.config_file).tls else "http"
-
-
 def write_targets(path: Path, running: Sequence[DemoNode]) -> None:
     """Write the nodes as targets with labels, in the format of Prometheus's file_sd."""
     targets = []
@@ -235,7 +226,7 @@ def wait_until_serving(running: Sequence[DemoNode], stop: Event) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not each.listens():
             if each.process.poll() is not None or time.monotonic() > deadline:
-                for line in each.last_lines():
+                for line in split_lines(each.log_path.read_text(errors="replace"))[-LAST_LINES:]:
                     log.error("%s: %s", each.node.name, line)
                 raise DaemonError(f"{each.node.name} failed to start; see the end of its log above")
             if stop.wait(POLL_SECONDS):

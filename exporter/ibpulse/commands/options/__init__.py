@@ -22,17 +22,20 @@ _ADDRESS = re.compile(r"https?://.+|[^/:]+:[0-9]+(/.*)?")
 class Option:
     """An argument of a verb, by the arguments of argparse.
 
-    It cannot be combined with the flags in `excludes`. `group` is the title and the text above it in help.
+    If it is `repeated`, its value is the list of all. It cannot be combined with the flags in `excludes`. `group` is
+    the title and the text above it in help.
     """
 
-    def __init__(self, *names: str, excludes: Sequence[str] = (), group: Sequence[str] = (), **named: Any) -> None:
-        self.names, self.named = names, named
+    def __init__(
+        self,
+        *names: str,
+        repeated: bool = False,
+        excludes: Sequence[str] = (),
+        group: Sequence[str] = (),
+        **named: Any,
+    ) -> None:
+        self.names, self.named = names, named | ({"action": "append", "default": []} if repeated else {})
         self.excludes, self.group = excludes, group
-
-
-def repeatable(*names: str, **named: Any) -> Option:
-    """An argument that may be given several times; its value is the list of all."""
-    return Option(*names, action="append", default=[], **named)
 
 
 def is_address(text: str) -> bool:
@@ -67,8 +70,9 @@ def recording_options(text: str) -> tuple[Option, ...]:
     """The recordings to read, described by `text`: files or addresses of daemons."""
     return (
         Option("files", type=recording_or_address, nargs="*", metavar="RECORDING", help=text),
-        repeatable(
+        Option(
             "--url",
+            repeated=True,
             metavar="URL",
             help=f"Daemon whose past, {LAST} or --last, is a further recording; repeatable.",
         ),
@@ -94,8 +98,9 @@ def output_options(text: str, *, required: bool) -> tuple[Option, ...]:
     return (
         Option("-o", "--output", type=Path, required=required, metavar="OUT", help=text),
         force_option("OUT"),
-        repeatable(
+        Option(
             "--title",
+            repeated=True,
             metavar="TEXT",
             help="Name to show for a recording; repeatable, in the order of the files (default: the names of the "
             "files).",
@@ -126,8 +131,9 @@ WINDOW = (
     ),
     Option("--to", dest="end", type=MOMENT, help="End at this offset or wall-clock time, like --from."),
     TRIM,
-    repeatable(
+    Option(
         "--port",
+        repeated=True,
         metavar="PORT",
         help="Port or device to show, such as mlx5_0:1; repeatable (default: the rails).",
     ),

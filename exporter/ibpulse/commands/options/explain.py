@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, INSTANT, REGULAR_EXPRESSION, SHIFT, SOME_RATE, SOME_TIME, number, whole
-from ibpulse.commands.options import Option, against_options, format_option, recording_or_address, repeatable
+from ibpulse.commands.options import Option, against_options, format_option, recording_or_address
 from ibpulse.workbench.models.inputs import KEYS
 from ibpulse.workbench.pictures.options import THEMES
 
@@ -40,8 +40,9 @@ OPTIONS = {
             "Systems; rocpd databases of ROCm.",
         ),
         Option("--against", type=Path, metavar="RECORDING", help="Recording of the same node at that time."),
-        repeatable(
+        Option(
             "--port",
+            repeated=True,
             metavar="PORT",
             help="Port or device of the recording, such as mlx5_0:1; repeatable (default: the rails).",
         ),
@@ -51,8 +52,9 @@ OPTIONS = {
             help="Add this to the times of the recording instead of searching for the offset of the clocks: 10.5ms if "
             "its wire leads the trace by it, -10.5ms if it trails.",
         ),
-        repeatable(
+        Option(
             "--communication",
+            repeated=True,
             type=REGULAR_EXPRESSION,
             help="Further kernel names that are communication, as a regular expression; repeatable.",
         ),
@@ -117,8 +119,9 @@ OPTIONS = {
             metavar="FILE",
             help="run_config.yaml of Megatron-Bridge, or a YAML or JSON file with MODEL_ARGS of Megatron-LM.",
         ),
-        repeatable(
+        Option(
             "--set",
+            repeated=True,
             metavar="KEY=VALUE",
             help="Option that FILE lacks, such as torch=2.6.0 or compute_capability=9.0; overrides FILE; repeatable.",
         ),

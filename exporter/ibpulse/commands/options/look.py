@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, whole
-from ibpulse.commands.options import Option, repeatable, url_options
+from ibpulse.commands.options import Option, url_options
 from ibpulse.workbench.simulate.faults import FAULTS
 
 EVERY = "10s"
@@ -35,8 +35,9 @@ FABRIC = (
         help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
         "one rail is hot (default: 1).",
     ),
-    repeatable(
+    Option(
         "--clock-offset",
+        repeated=True,
         metavar="NODE=DURATION",
         help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
         "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
@@ -56,8 +57,9 @@ FABRIC = (
         default=0,
         help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
     ),
-    repeatable(
+    Option(
         "--fault",
+        repeated=True,
         group=("faults", "\n".join(f"{name:{_WIDTH}}  {fault.text}" for name, fault in FAULTS.items())),
         metavar="FAULT=DEVICE[:VALUE]",
         help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
@@ -103,7 +105,7 @@ OPTIONS = {
             const=EVERY,
             help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
         ),
-        repeatable("--check", metavar="NAME", help="Run only this check; repeatable (default: all)."),
+        Option("--check", repeated=True, metavar="NAME", help="Run only this check; repeatable (default: all)."),
         Option("--no-look", action="store_true", help="Static checks only, no sampling."),
     ),
     "serve": (),

@@ -7,16 +7,7 @@ from pathlib import Path
 from ibpulse.agent.config.settings import INTERVAL
 from ibpulse.base.units import AMOUNT_UNITS, RATE_UNITS
 from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_RATE, SOME_TIME, TIME, many, number, whole
-from ibpulse.commands.options import (
-    TRIM,
-    WINDOW,
-    Option,
-    force_option,
-    output_options,
-    recording_options,
-    repeatable,
-    url_options,
-)
+from ibpulse.commands.options import TRIM, WINDOW, Option, force_option, output_options, recording_options, url_options
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.workbench.pictures.options import KINDS, STATISTICS, THEMES, UNITS
 
@@ -135,8 +126,9 @@ OPTIONS = {
             default=4000,
             help="Number of bootstrap resamples (default: 4000).",
         ),
-        repeatable(
+        Option(
             "--gpu-active",
+            repeated=True,
             type=RATIO,
             help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
             "recordings, or once for each (default: unknown).",
