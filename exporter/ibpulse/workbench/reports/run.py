@@ -296,7 +296,7 @@ def describe_run(
     values = {row.key: _value(row, span) for row in table}
     # a seed per position: the same one would resample two runs alike
     spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))
-    window, interval_seconds = chosen.recording, span.series.interval_seconds
+    window, interval_seconds, rails = chosen.recording, span.series.interval_seconds, span.series.rails
     lengths = span.units.sums[:, DURATION]
     start_ns = window.start_ns - window.meta.interval_ns
     jobs = _covered_jobs(recording.meta, start_ns, window.end_ns)
@@ -319,7 +319,7 @@ def describe_run(
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
         merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
-        assumed_rates=_assumed_rates(span),
+        assumed_rates=tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1))),
         phases=phases,
         phase_remarks=phase_remarks,
         jobs=jobs,
@@ -426,11 +426,6 @@ def _scatter(
             # shifted, in proportion, from the units' own value to the value of the whole window
             found[key] = Spread(replicates * (value / middle) if middle > 0 else replicates, groups)
     return found
-
-
-def _assumed_rates(span: SpanStatistics) -> tuple[str, ...]:
-    rails = span.series.rails
-    return tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1)))
 
 
 def _compared(span: SpanStatistics) -> tuple[ComparedPorts, ...]:
