@@ -6,20 +6,22 @@ package, so nothing heavier may be imported here. `__init__.pyi` declares the na
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Dataset",
-    "Events",
-    "IbpulseError",
-    "JobNodes",
-    "Jobs",
-    "NodeConnection",
-    "Picture",
-    "RunReport",
-    "SampledRates",
-    "SpanSummary",
-    "connect",
-    "read",
-]
+_SAMPLES, _TABLES, _NODE = "workbench.python.samples", "workbench.python.tables", "workbench.python.node"
+_MODULES = {
+    "Dataset": _SAMPLES,
+    "Events": _TABLES,
+    "IbpulseError": "base.errors",
+    "JobNodes": _NODE,
+    "Jobs": _TABLES,
+    "NodeConnection": _NODE,
+    "Picture": "workbench.pictures.still",
+    "RunReport": _SAMPLES,
+    "SampledRates": _SAMPLES,
+    "SpanSummary": _TABLES,
+    "connect": _NODE,
+    "read": _SAMPLES,
+}
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:
@@ -29,14 +31,12 @@ def __getattr__(name: str) -> object:
         AttributeError: there is no such name.
         IbpulseError: pyarrow is not installed.
     """
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # with an import statement, every module that reads the version would depend on the API
     import importlib
 
-    # the API needs pyarrow, and the error without it should be caught
-    module = "ibpulse.base.errors" if name == "IbpulseError" else "ibpulse.workbench.python"
-    found: object = getattr(importlib.import_module(module), name)
+    found: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = found
     return found
 

@@ -55,7 +55,7 @@ def with_storage(rates: np.ndarray, events: tuple[Event, ...] = ()) -> Recording
 
 
 def phases_in(recording: Recording, options: ReportOptions | None = None) -> list[tuple[str, bool]]:
-    return [(phase.kind, phase.certain) for phase in run_of(recording, options).phases.phases]
+    return [(phase.kind, phase.certain) for phase in run_of(recording, options).phases]
 
 
 WHOLE = [("first-traffic", True), ("first-step", True), ("barrier", True), ("checkpoint", True)]
@@ -100,7 +100,7 @@ def test_a_port_of_unknown_role_shows_no_checkpoint() -> None:
     other = replace(recording.meta.ports[RAILS], role="unknown")
     found = replace(recording, meta=replace(recording.meta, ports=(*recording.meta.ports[:RAILS], other)))
     assert phases_in(found) == [*WHOLE[:3], ("barrier", True)]
-    assert run_of(found).phases.remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
+    assert run_of(found).phase_remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_phases_are_those_of_the_covered_part(options: ReportOptions, kinds: lis
     assert phases_in(recording, options) == kinds
     if options.trim:
         remark = "It begins in traffic, so its first traffic and first step are not in it."
-        assert run_of(recording, options).phases.remarks == (remark,)
+        assert run_of(recording, options).phase_remarks == (remark,)
 
 
 def flap(seconds: float) -> Event:
@@ -261,7 +261,7 @@ def test_many_events_are_counted_and_not_shown() -> None:
 
 
 def ending(recording: Recording) -> list[str]:
-    return [text for text in run_of(recording).phases.remarks if text.startswith("It ends in a silence")]
+    return [text for text in run_of(recording).phase_remarks if text.startswith("It ends in a silence")]
 
 
 def test_a_silence_at_the_end_has_the_verdict_of_the_node() -> None:

@@ -226,6 +226,6 @@ def test_signs_without_steps_are_told_per_burst() -> None:
     sent = np.add.reduceat(rates[0, 0] == 25e9, samples[:-1] + 1)
     waited = 1 + np.append(0, np.cumsum(sent * round(0.005 * LINE / 8)))
     signals = PortSignals(samples, np.append(np.nan, np.full(len(samples) - 1, 0.1)), waited[:, None].astype(np.uint64))
-    found = run_of(replace(whole, meta=replace(whole.meta, ports=(port,)), signals=(signals,))).limits.signs
+    found = run_of(replace(whole, meta=replace(whole.meta, ports=(port,)), signals=(signals,))).limits
     (path,) = [limit.text for limit in found if limit.sign == "path"]
     assert "of the communication of a burst shows signs of the path: waiting about " in path

@@ -99,7 +99,7 @@ def test_a_capture_has_the_signs_of_the_node(node: Node, tmp_path: Path) -> None
     node.run(10)
     (path,) = node.captures.glob("*.parquet")
     run = describe_run(path, load(path), ReportOptions(resamples=0))
-    assert "link" in {limit.sign for limit in run.limits.signs}
+    assert "link" in {limit.sign for limit in run.limits}
     recording = load(path)
     assert {port.name for port in find_recorded_signs(recording, range(4), 1e8)} == {f"mlx5_{n}:1" for n in range(4)}
     tracks = read_trace(b"".join(write_trace([TracedNode(recording.meta, [recording])])))

@@ -155,6 +155,11 @@ def plain(value: Any) -> Any:
     return [plain(member) for member in value] if isinstance(value, list | tuple) else value
 
 
+def members_of(value: object, *names: str) -> dict[str, Any]:
+    """Some attributes of an object by their names, as members of JSON or as arguments of a call."""
+    return {name: getattr(value, name) for name in names}
+
+
 def finite(value: float) -> float | None:
     """The number; None for NaN and infinity, which stand for an unknown value."""
     return value if math.isfinite(value) else None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ibpulse.agent.config import Settings
+from ibpulse.base.document import members_of
 from ibpulse.base.errors import ConfigError, PictureError, RecordingError
 from ibpulse.base.files import write_whole
 from ibpulse.base.text import count_text, escape_controls, kilobytes, size_text
@@ -87,12 +89,12 @@ def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the report, or write it to a file."""
     faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
-    options, last_ns = _options(arguments, settings, len(sources), faults)
+    options = _options(arguments, settings, len(sources), faults)
     output: Path | None = arguments.output
     form = arguments.format or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     runs, drawn = [], []
     for place, source in enumerate(sources):
-        recording, outside = load_source(source, options, last_ns)
+        recording, outside = load_source(source, options, arguments.last or 0)
         runs.append(describe_run(source_path(source), recording, options, place, outside))
         if form == "html" and place < KINDS["heatmap"].most_runs:
             drawn.append((recording, outside))
@@ -116,10 +118,8 @@ def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]], options: R
     return render_page(report, picture, recordings, options.ports)
 
 
-def _options(
-    arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]
-) -> tuple[ReportOptions, int]:
-    """The options for `count` recordings, and the length of the end of each to use, 0 for all of it."""
+def _options(arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]) -> ReportOptions:
+    """The options for `count` recordings."""
     check_output(arguments, faults)
     given = len(arguments.gpu_active)
     if given not in (0, 1, count):
@@ -128,21 +128,22 @@ def _options(
         faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
     if faults:
         raise ConfigError(faults)
-    options = ReportOptions(
-        ports=tuple(arguments.port),
-        begin=arguments.begin,
-        end=arguments.end,
-        trim=arguments.trim,
-        active_bytes_per_second=settings.analysis.active_threshold,
+    return replace(
+        _choose_part(arguments, settings),
         timescales_ns=arguments.timescales,
-        least_change=arguments.least_change,
-        resamples=arguments.resamples,
-        seed=arguments.seed,
         gpu_active=tuple(arguments.gpu_active),
         claim_seconds=(arguments.claim or 0) / SECOND_NS,
-        brief=arguments.brief,
+        **members_of(arguments, "least_change", "resamples", "seed", "brief"),
     )
-    return options, arguments.last or 0
+
+
+def _choose_part(arguments: argparse.Namespace, settings: Settings) -> ReportOptions:
+    """The part of each recording that the arguments choose."""
+    return ReportOptions(
+        ports=tuple(arguments.port),
+        active_bytes_per_second=settings.analysis.active_threshold,
+        **members_of(arguments, "begin", "end", "trim"),
+    )
 
 
 def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -156,12 +157,12 @@ def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     kind = choose_kind(arguments.output, arguments.picture)
     sources = read_recordings(arguments, faults)
-    chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
+    chosen, options = _read_options(arguments, settings, kind, len(sources), faults)
 
     names = name_runs([source_path(source) for source in sources], arguments.title)
     runs = []
     for source, name in zip(sources, names, strict=True):
-        part, outside = load_source(source, chosen, last_ns)
+        part, outside = load_source(source, chosen, arguments.last or 0)
         runs.append(picture_run(source_path(source), name, part, chosen, options.direction, outside))
 
     render(kind, runs, arguments.output, options)
@@ -179,11 +180,10 @@ def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list
         faults.append("flag --job: chooses the nodes of a dataset or a gateway, not of a recording; omit it")
     if faults:
         raise ConfigError(faults)
-    options = ReportOptions(ports=tuple(arguments.port), begin=arguments.begin, end=arguments.end)
     for source in sources:
         if isinstance(source, str):
             await_daemon(source)
-    recent_ns = arguments.last or parse_duration(LAST)
+    recent_ns, options = arguments.last or parse_duration(LAST), _choose_part(arguments, settings)
     nodes = fleet.open_sources(sources, arguments.job, options, arguments.last or 0, recent_ns)
     count = fleet.save_trace(nodes, arguments.output, settings.analysis.active_threshold)
     size = size_text(arguments.output.stat().st_size)
@@ -193,29 +193,18 @@ def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list
 
 def _read_options(
     arguments: argparse.Namespace, settings: Settings, kind: str, count: int, faults: list[str]
-) -> tuple[ReportOptions, PictureOptions, int]:
-    """The part of `count` recordings, how to draw it, and the length of their ends to draw, 0 for all of them."""
+) -> tuple[ReportOptions, PictureOptions]:
+    """The part of `count` recordings, and how to draw it."""
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
     check_output(arguments, faults)
-    chosen = ReportOptions(
-        ports=tuple(arguments.port),
-        begin=arguments.begin,
-        end=arguments.end,
-        trim=arguments.trim,
-        active_bytes_per_second=settings.analysis.active_threshold,
-        resamples=1,
-    )
+    chosen = replace(_choose_part(arguments, settings), resamples=1)
     options = PictureOptions(
         width_pixels=width,
         dpi=dpi,
-        unit=arguments.unit,
-        theme=arguments.theme,
-        direction=arguments.direction,
-        statistic=arguments.statistic,
         frames_per_second=arguments.fps,
-        speed=arguments.speed,
         window_ns=arguments.window,
+        **members_of(arguments, "unit", "theme", "direction", "statistic", "speed"),
         active_bytes_per_second=settings.analysis.active_threshold,
     )
     faults += size_faults(width, dpi)
@@ -223,4 +212,4 @@ def _read_options(
         faults.append(f"{count} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     if faults:
         raise ConfigError(faults)
-    return chosen, options, arguments.last or 0
+    return chosen, options

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.loading import DEFAULT, resolve
+from ibpulse.agent.config.loading import resolve
 from ibpulse.agent.daemon import run_daemon
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.installation import own_command
@@ -22,13 +22,13 @@ from ibpulse.workbench.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
+    demo_settings,
     find_ports,
     simulated,
     wait_until_serving,
     watch_nodes,
 )
 from ibpulse.workbench.simulate.fleet import SimulatedNode, describe_job
-from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
 
 
 def run_gateway(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -83,20 +83,11 @@ def run_demo(arguments: argparse.Namespace, settings: Settings) -> int:
         if nodes:
             return run_nodes(nodes, tree, arguments, settings)
         with simulated(tree, simulate.fabric_flags(arguments, settings.sampler.interval), arguments.ports):
-            path = replace(settings.path, sysfs=tree)
-            ring = replace(settings.ring, dir=scratch / "ring")
+            own = demo_settings(settings, arguments.origins, tree, scratch)
             simulate.announce(arguments, tree, settings.sampler.interval)
-            check = f"{own_command()} doctor --path.sysfs={tree} --ring.dir={ring.dir}"
+            check = f"{own_command()} doctor --path.sysfs={tree} --ring.dir={own.ring.dir}"
             print(f"check it:\n  {check}", flush=True)
-            capture = settings.capture
-            if arguments.origins["capture.dir"] == DEFAULT:
-                # a demo leaves no captures behind unless a directory is given
-                capture = replace(capture, dir=scratch / "captures")
-            jobs = settings.jobs
-            if arguments.origins["jobs.owners-dir"] == DEFAULT:
-                # the jobs of this node do not run on a simulated fabric
-                jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
-            return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
+            return run_daemon(own)
 
 
 def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.Namespace, settings: Settings) -> int:

@@ -42,7 +42,8 @@ def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Seque
         indent = None if arguments.watch is not None else 2
         print(json_text(document(findings, _tell_about(facts)), indent=indent, ascii_only=True), flush=True)
     else:
-        print(page(findings, _title(facts), colour=sys.stdout.isatty()), end="", flush=True)
+        title = f"ibpulse {__version__} checking {facts.options.sysfs} on Linux {facts.machine.kernel}"
+        print(page(findings, title, colour=sys.stdout.isatty()), end="", flush=True)
     least = Level.WARN if arguments.strict else Level.FAIL
     return 1 if worst_level(findings) >= least else 0
 
@@ -98,7 +99,3 @@ def _tell_about(facts: Facts) -> dict[str, object]:
             "interval": format_duration(sampling.interval_ns),
         },
     }
-
-
-def _title(facts: Facts) -> str:
-    return f"ibpulse {__version__} checking {facts.options.sysfs} on Linux {facts.machine.kernel}"

@@ -85,7 +85,11 @@ def _measure(traces: list[KinetoTrace], wire: WireActivity | None, arguments: ar
 
 def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the comparison."""
-    hardware = _hardware(arguments)
+    if arguments.ranks and arguments.nodes and arguments.ranks % arguments.nodes:
+        raise ConfigError(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
+    hardware = KnownHardware(
+        arguments.ranks, arguments.nodes, arguments.rails, arguments.rate, arguments.gpu_rate, arguments.algorithm
+    )
     found = load_against(arguments, ReportOptions())
     recording = found and found[1]
     if recording is not None:
@@ -99,14 +103,6 @@ def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
     as_json = arguments.format == "json"
     print(benchmarks.render_json(reports) if as_json else "\n".join(map(benchmarks.render_text, reports)), end="")
     return 0
-
-
-def _hardware(arguments: argparse.Namespace) -> KnownHardware:
-    if arguments.ranks and arguments.nodes and arguments.ranks % arguments.nodes:
-        raise ConfigError(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
-    return KnownHardware(
-        arguments.ranks, arguments.nodes, arguments.rails, arguments.rate, arguments.gpu_rate, arguments.algorithm
-    )
 
 
 def run_check(arguments: argparse.Namespace, settings: Settings) -> int:

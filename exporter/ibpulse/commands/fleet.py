@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from ibpulse.base.units import parse_duration
 from ibpulse.commands.options.explain import LAST
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, make_discovery
 from ibpulse.workbench.fleet.collection import (
-    CollectionResult,
     choose_span,
     collect_files,
     open_scheduler,
@@ -99,7 +97,8 @@ def run_collect(arguments: argparse.Namespace, settings: Settings) -> int:
         here = stack.enter_context(open_workers(arguments.processes))
         there = stack.enter_context(open_scheduler(arguments.scheduler)) if arguments.scheduler else here
         if arguments.files:
-            result = _collect_files(arguments, settings, store, span, (here, there))
+            labels = asyncio.run(read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
+            result = collect_files(store, arguments.files, here, there, job=arguments.job, span=span, labels=labels)
         else:
             span = span or settled_span(parse_duration(LAST), time.time_ns())
             parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
@@ -139,17 +138,6 @@ def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> I
         yield "flag --url: cannot be combined with files or nodes.sources; use one of them"
     if not (arguments.files or arguments.url or settings.nodes.sources):
         yield "no source of samples; give nodes.sources, the --url of a gateway, or files"
-
-
-def _collect_files(
-    arguments: argparse.Namespace,
-    settings: Settings,
-    store: DatasetStore,
-    span: tuple[int, int] | None,
-    workers: tuple[Executor, Executor],
-) -> CollectionResult:
-    labels = asyncio.run(read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
-    return collect_files(store, arguments.files, *workers, job=arguments.job, span=span, labels=labels)
 
 
 def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,8 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
 from ibpulse.workbench.models.experts import SkewInputs, describe_skew
-from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file, read_load_table
-from ibpulse.workbench.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
+from ibpulse.workbench.models.inputs import KEYS, JobFile, read_inputs, read_job_file, read_load_table
+from ibpulse.workbench.models.prediction import Prediction, load_sensitivity, predict
 from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json, skew_json, skew_text
 from ibpulse.workbench.pictures.options import PictureOptions
 
@@ -48,15 +48,6 @@ DRAWING = PictureOptions(width_pixels=2000, dpi=200)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A prediction and its inputs."""
-
-    inputs: JobInputs
-    found: Prediction
-    loads: LoadSensitivity | None
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """A comparison with a recording: sections, the member of the JSON, and members of the picture."""
 
@@ -67,7 +58,7 @@ class Measurement:
 
 def run_model(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the prediction, and draw it."""
-    return show(answer(arguments, read_file(arguments), {}), arguments, Measurement())
+    return show(arguments, read_file(arguments), {}, lambda _: Measurement())
 
 
 def read_file(arguments: argparse.Namespace) -> JobFile:
@@ -77,8 +68,13 @@ def read_file(arguments: argparse.Namespace) -> JobFile:
     return read_job_file(arguments.file) if arguments.file else JobFile()
 
 
-def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, GivenText]) -> Answer:
-    """The prediction for the inputs of flags and file, and those that a recording shows."""
+def show(
+    arguments: argparse.Namespace,
+    file: JobFile,
+    observed: Mapping[str, GivenText],
+    measure: Callable[[Prediction], Measurement],
+) -> int:
+    """Predict from the inputs of flags and file, and those that a recording shows; print it, and draw it if asked."""
     given = {key.name: getattr(arguments, key.name.replace("-", "_")) for key in KEYS.values() if key.flag}
     flags = {name: GivenText(text, f"flag --{name}") for name, text in given.items() if text is not None}
     inputs = read_inputs(flags, file, observed)
@@ -86,35 +82,20 @@ def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, 
         found = predict(inputs.job, inputs.hardware, inputs.step)
     except ValueError as error:
         raise ConfigError([f"job: {error}"]) from None
-    return Answer(inputs, found, load_sensitivity(found))
-
-
-def show(answer: Answer, arguments: argparse.Namespace, measured: Measurement) -> int:
-    """Print the answer, and draw it if that is asked for."""
-    shown = _render(answer, arguments.format, measured)
+    loads, measured = load_sensitivity(found), measure(found)
     if arguments.output:
-        if not answer.found.timelines:
+        if not found.timelines:
             raise ConfigError(
                 ["flag --output: samples of this job are not predicted; give --step, and see the warnings"]
             )
-        picture = _picture(answer, measured)
+        title = f"{found.job.model.name}, {found.job.sharding}, {found.job.nodes} nodes"
+        picture = pictures.PredictedPicture(title, found.timelines, **measured.picture)
         pictures.save_predicted_steps(picture, arguments.output, DRAWING)
         if picture.not_drawn:
             print(f"ibpulse: {arguments.output}: {picture.not_drawn}", file=sys.stderr)
-    print(shown, end="")
+    if arguments.format == "json":
+        print(render_json(inputs, found, loads, measured.document), end="")
+    else:
+        sections = (*prediction_sections(inputs, found, loads), *measured.sections)
+        print(render_text([*sections, *assumption_sections(inputs, found)]), end="")
     return 0
-
-
-def _render(answer: Answer, form: str, measured: Measurement) -> str:
-    inputs, found, loads = answer.inputs, answer.found, answer.loads
-    if form == "json":
-        return render_json(inputs, found, loads, measured.document)
-    sections = [*prediction_sections(inputs, found, loads), *measured.sections, *assumption_sections(inputs, found)]
-    return render_text(sections)
-
-
-def _picture(answer: Answer, measured: Measurement) -> pictures.PredictedPicture:
-    """The picture of two steps."""
-    found = answer.found
-    title = f"{found.job.model.name}, {found.job.sharding}, {found.job.nodes} nodes"
-    return pictures.PredictedPicture(title, found.timelines, **measured.picture)

@@ -7,6 +7,7 @@ import argparse
 from ibpulse.agent.config import Settings
 from ibpulse.commands import model
 from ibpulse.commands.compare import load_against
+from ibpulse.workbench.models.prediction import Prediction
 from ibpulse.workbench.reports.model import compare_with_model, comparison_json, comparison_sections, measure_traffic
 from ibpulse.workbench.reports.span import ReportOptions
 
@@ -17,12 +18,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = ReportOptions(
         active_bytes_per_second=settings.analysis.active_threshold, timescales_ns=(10_000_000, 100_000_000)
     )
-    found = load_against(arguments, options)
-    if found is None:
-        return model.show(model.answer(arguments, file, {}), arguments, model.Measurement())
-    path, recording, outside = found
+    against = load_against(arguments, options)
+    if against is None:
+        return model.show(arguments, file, {}, lambda _: model.Measurement())
+    path, recording, outside = against
     measured = measure_traffic(str(path), recording, options, outside)
-    answer = model.answer(arguments, file, measured.model_inputs())
-    compared = compare_with_model(answer.found, measured)
-    shown = model.Measurement(comparison_sections(compared), comparison_json(compared), compared.picture_members())
-    return model.show(answer, arguments, shown)
+
+    def measure(found: Prediction) -> model.Measurement:
+        compared = compare_with_model(found, measured)
+        return model.Measurement(comparison_sections(compared), comparison_json(compared), compared.picture_members())
+
+    return model.show(arguments, file, measured.model_inputs(), measure)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from ibpulse.agent.config import Settings
@@ -47,15 +46,9 @@ def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, int
     flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
     found = {port.id: port.role for port in Inventory(directory).scan().ports}
     if found != {port.id: port.role for port in meta.ports}:
-        flags.append(f"--ports.roles={','.join(_name_by_role(meta))}")
+        named = {role: [str(port.id) for port in meta.ports if port.role == role] for role in ROLES}
+        roles = [f"{role}={','.join(ports)}" for role, ports in named.items() if ports]
+        flags.append(f"--ports.roles={','.join(roles)}")
     host = escape_controls(meta.host) or "an unnamed node"
     what = f"{len(meta.ports)} ports, at {arguments.speed:g}x speed, in {directory}"
     return f"{path} of {host}: {what}\nread it with: ibpulse serve {' '.join(flags)}"
-
-
-def _name_by_role(meta: RecordingMeta) -> Iterator[str]:
-    """The recorded ports of each role, as `ports.roles` takes them."""
-    for role in ROLES:
-        ports = [str(port.id) for port in meta.ports if port.role == role]
-        if ports:
-            yield f"{role}={','.join(ports)}"

@@ -76,10 +76,6 @@ class DemoNode:
             return False
         return True
 
-    def last_lines(self) -> list[str]:
-        """The end of its log."""
-        return split_lines(self.log_path.read_text(errors="replace"))[-LAST_LINES:]
-
 
 @contextmanager
 def demo_folder() -> Iterator[Path]:
@@ -129,7 +125,7 @@ def demo_nodes(
     """
     address = settings.web.listen_address
     ports = find_ports(address.host, address.port, len(nodes))
-    scheme = find_scheme(settings)
+    scheme = "https" if settings.web.config_file and read_rules(settings.web.config_file).tls else "http"
     running: list[DemoNode] = []
     try:
         for node, port in zip(nodes, ports, strict=True):
@@ -143,22 +139,28 @@ def demo_nodes(
         end_processes([each.process for each in running])
 
 
+def demo_settings(settings: Settings, origins: Mapping[str, str], tree: Path, folder: Path) -> Settings:
+    """The settings of the demo for the simulated node in `tree`, whose own files are in `folder`."""
+    capture, jobs = settings.capture, settings.jobs
+    if origins["capture.dir"] == DEFAULT:
+        # a demo leaves no captures behind unless a directory is given
+        capture = replace(capture, dir=folder / "captures")
+    if origins["jobs.owners-dir"] == DEFAULT:
+        # the jobs of this node do not run on a simulated fabric
+        jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
+    path, ring = replace(settings.path, sysfs=tree), replace(settings.ring, dir=folder / "ring")
+    return replace(settings, path=path, ring=ring, capture=capture, jobs=jobs)
+
+
 def node_settings(
     settings: Settings, origins: Mapping[str, str], node: SimulatedNode, folder: Path, tree: Path, port: int
 ) -> Settings:
-    """The settings of the demo for one of its nodes."""
-    # a demo leaves no captures behind unless a directory is given
-    captures = folder / "captures" if origins["capture.dir"] == DEFAULT else Path(settings.capture.dir) / node.name
-    # the jobs of this node do not run on a simulated fabric
-    owners = tree / JOBS_FOLDER if origins["jobs.owners-dir"] == DEFAULT else settings.jobs.owners_dir
-    return replace(
-        settings,
-        path=replace(settings.path, sysfs=tree),
-        ring=replace(settings.ring, dir=folder / "ring"),
-        capture=replace(settings.capture, dir=captures, node=(node.name,)),
-        jobs=replace(settings.jobs, owners_dir=owners),
-        web=replace(settings.web, listen_address=settings.web.listen_address._replace(port=port)),
-    )
+    """Those for one of several nodes, which has a name and a port of its own."""
+    own = demo_settings(settings, origins, tree, folder)
+    captures = own.capture.dir if origins["capture.dir"] == DEFAULT else Path(own.capture.dir) / node.name
+    capture = replace(own.capture, dir=captures, node=(node.name,))
+    web = replace(own.web, listen_address=own.web.listen_address._replace(port=port))
+    return replace(own, capture=capture, web=web)
 
 
 def start_daemon(settings: Settings, node: SimulatedNode, folder: Path) -> subprocess.Popen[bytes]:
@@ -204,11 +206,6 @@ def find_ports(host: str, first: int, count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def find_scheme(settings: Settings) -> str:
-    """Whether the daemons serve HTTP or HTTPS."""
-    return "https" if settings.web.config_file and read_rules(settings.web.config_file).tls else "http"
-
-
 def write_targets(path: Path, running: Sequence[DemoNode]) -> None:
     """Write the nodes as targets with labels, in the format of Prometheus's file_sd."""
     targets = []
@@ -229,7 +226,7 @@ def wait_until_serving(running: Sequence[DemoNode], stop: Event) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not each.listens():
             if each.process.poll() is not None or time.monotonic() > deadline:
-                for line in each.last_lines():
+                for line in split_lines(each.log_path.read_text(errors="replace"))[-LAST_LINES:]:
                     log.error("%s: %s", each.node.name, line)
                 raise DaemonError(f"{each.node.name} failed to start; see the end of its log above")
             if stop.wait(POLL_SECONDS):

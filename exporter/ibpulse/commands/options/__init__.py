@@ -22,11 +22,19 @@ _ADDRESS = re.compile(r"https?://.+|[^/:]+:[0-9]+(/.*)?")
 class Option:
     """An argument of a verb, by the arguments of argparse.
 
-    It cannot be combined with the flags in `excludes`. `group` is the title and the text above it in help.
+    If it is `repeated`, its value is the list of all. It cannot be combined with the flags in `excludes`. `group` is
+    the title and the text above it in help.
     """
 
-    def __init__(self, *names: str, excludes: Sequence[str] = (), group: Sequence[str] = (), **named: Any) -> None:
-        self.names, self.named = names, named
+    def __init__(
+        self,
+        *names: str,
+        repeated: bool = False,
+        excludes: Sequence[str] = (),
+        group: Sequence[str] = (),
+        **named: Any,
+    ) -> None:
+        self.names, self.named = names, named | ({"action": "append", "default": []} if repeated else {})
         self.excludes, self.group = excludes, group
 
 
@@ -64,8 +72,7 @@ def recording_options(text: str) -> tuple[Option, ...]:
         Option("files", type=recording_or_address, nargs="*", metavar="RECORDING", help=text),
         Option(
             "--url",
-            action="append",
-            default=[],
+            repeated=True,
             metavar="URL",
             help=f"Daemon whose past, {LAST} or --last, is a further recording; repeatable.",
         ),
@@ -93,8 +100,7 @@ def output_options(text: str, *, required: bool) -> tuple[Option, ...]:
         force_option("OUT"),
         Option(
             "--title",
-            action="append",
-            default=[],
+            repeated=True,
             metavar="TEXT",
             help="Name to show for a recording; repeatable, in the order of the files (default: the names of the "
             "files).",
@@ -127,8 +133,7 @@ WINDOW = (
     TRIM,
     Option(
         "--port",
-        action="append",
-        default=[],
+        repeated=True,
         metavar="PORT",
         help="Port or device to show, such as mlx5_0:1; repeatable (default: the rails).",
     ),

@@ -42,8 +42,7 @@ OPTIONS = {
         Option("--against", type=Path, metavar="RECORDING", help="Recording of the same node at that time."),
         Option(
             "--port",
-            action="append",
-            default=[],
+            repeated=True,
             metavar="PORT",
             help="Port or device of the recording, such as mlx5_0:1; repeatable (default: the rails).",
         ),
@@ -55,9 +54,8 @@ OPTIONS = {
         ),
         Option(
             "--communication",
+            repeated=True,
             type=REGULAR_EXPRESSION,
-            action="append",
-            default=[],
             help="Further kernel names that are communication, as a regular expression; repeatable.",
         ),
         Option(
@@ -123,8 +121,7 @@ OPTIONS = {
         ),
         Option(
             "--set",
-            action="append",
-            default=[],
+            repeated=True,
             metavar="KEY=VALUE",
             help="Option that FILE lacks, such as torch=2.6.0 or compute_capability=9.0; overrides FILE; repeatable.",
         ),

@@ -37,8 +37,7 @@ FABRIC = (
     ),
     Option(
         "--clock-offset",
-        action="append",
-        default=[],
+        repeated=True,
         metavar="NODE=DURATION",
         help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
         "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
@@ -60,9 +59,8 @@ FABRIC = (
     ),
     Option(
         "--fault",
+        repeated=True,
         group=("faults", "\n".join(f"{name:{_WIDTH}}  {fault.text}" for name, fault in FAULTS.items())),
-        action="append",
-        default=[],
         metavar="FAULT=DEVICE[:VALUE]",
         help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
     ),
@@ -107,13 +105,7 @@ OPTIONS = {
             const=EVERY,
             help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
         ),
-        Option(
-            "--check",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help="Run only this check; repeatable (default: all).",
-        ),
+        Option("--check", repeated=True, metavar="NAME", help="Run only this check; repeatable (default: all)."),
         Option("--no-look", action="store_true", help="Static checks only, no sampling."),
     ),
     "serve": (),

@@ -128,9 +128,8 @@ OPTIONS = {
         ),
         Option(
             "--gpu-active",
+            repeated=True,
             type=RATIO,
-            action="append",
-            default=[],
             help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
             "recordings, or once for each (default: unknown).",
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -28,9 +29,11 @@ from ibpulse.core.recordings.recording import MAX_PORTS
 DATASET_VERSION = 1
 RAW, NODE_SUMS, RAIL_SECONDS, STEPS, FILES, MISSING = "raw", "node10ms", "rails1s", "steps", "files", "missing"
 TIERS = (RAW, NODE_SUMS, RAIL_SECONDS, STEPS, FILES, MISSING)
-KEYS = ("job", "date", "hour", "node")
 NO_JOB = "__HIVE_DEFAULT_PARTITION__"
 """The value of the key `job` where no job was chosen; readers of Hive partitions give null."""
+_PATH = re.compile(
+    r"(?:.*/)?tier=([^/]*)/job=([^/]*)/date=[^/]*/hour=[^/]*/node=([^/]*)/part-([0-9]+)\.parquet", re.DOTALL
+)
 PLACES = ("leaf", "rack", "rank", "stage")
 """The labels of a node that are columns of the tier `files`."""
 EDGES = ("begin", "transmit_first", "receive_first", "transmit_end", "receive_end")
@@ -44,7 +47,7 @@ GROUP_ROWS = 65_536
 OBJECT_STORES = ("s3", "gcs", "abfs", "az")
 
 _WORD, _WHOLE, _SMALL, _TIME = pa.dictionary(pa.int16(), pa.string()), pa.int32(), pa.int16(), pa.int64()
-_RATES = ("transmit_bytes_per_second", "receive_bytes_per_second")
+RATES = ("transmit_bytes_per_second", "receive_bytes_per_second")
 
 
 def _known(kind: Any, *names: str) -> list[Any]:
@@ -66,13 +69,13 @@ def _edge(name: str) -> list[Any]:
 SCHEMAS = {
     # the sums over the compute ports that were observed, for every sample
     NODE_SUMS: pa.schema(
-        _known(_TIME, "time_ns") + _maybe(pa.float32(), *_RATES) + _known(_SMALL, "rails_observed", "rails")
+        _known(_TIME, "time_ns") + _maybe(pa.float32(), *RATES) + _known(_SMALL, "rails_observed", "rails")
     ),
     # each compute port for every second; `time_ns` is its begin
     RAIL_SECONDS: pa.schema(
         _known(_TIME, "time_ns")
         + _known(_WORD, "port")
-        + _maybe(pa.float32(), *_RATES, "transmit_peak_bytes_per_second", "receive_peak_bytes_per_second")
+        + _maybe(pa.float32(), *RATES, "transmit_peak_bytes_per_second", "receive_peak_bytes_per_second")
         + _known(pa.float32(), "observed_ratio")
     ),
     # each step of each group of ports with one owner, one stage and one rhythm
@@ -147,13 +150,11 @@ def _encode(text: str) -> str:
 
 def parse_path(path: str) -> tuple[str, Part] | None:
     """Tier and part of a file by its path; None if it is not one of a dataset."""
-    *folders, name = path.split("/")
-    pairs = dict(folder.split("=", 1) for folder in folders[-len(KEYS) - 1 :] if "=" in folder)
-    number = name.removeprefix("part-").removesuffix(".parquet")
-    if list(pairs) != ["tier", *KEYS] or name != f"part-{number}.parquet" or not number.isdecimal():
+    found = _PATH.fullmatch(path)
+    if not found:
         return None
-    job = "" if pairs["job"] == NO_JOB else unquote(pairs["job"])
-    return pairs["tier"], Part(job, unquote(pairs["node"]), int(number))
+    tier, job, node, number = found.groups()
+    return tier, Part("" if job == NO_JOB else unquote(job), unquote(node), int(number))
 
 
 def make_table(tier: str, columns: Mapping[str, Any]) -> Any:

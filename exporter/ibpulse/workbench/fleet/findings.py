@@ -106,21 +106,18 @@ def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | N
         clocks = "the clocks of some of these nodes are not known, so no order is certain"
     moving = f"; {names_text(stall.moving)} kept moving bytes and did not stop first" if stall.moving else ""
     limit = "A job that ended looks the same" if lasts else "A checkpoint or an evaluation looks the same"
+    told = f" It is {stall.silent[0]}." if count == 1 else ""
+    if verdict is not None and count > 1:
+        # as it would have been told during the silence, but without counters of lost packets
+        told = f" Verdict at its end: {verdict.kind}, {verdict.sentence}."
     return Finding(
         "stall",
         f"{who} {'is' if count == 1 else 'are'} silent from +{stall.since:.2f} s for {end - stall.since:.2f} s, "
-        f"{'up to the end' if lasts else 'and then continue'}.{_verdict_text(stall, verdict)}",
+        f"{'up to the end' if lasts else 'and then continue'}.{told}",
         f"No traffic for longer than in any step{moving}; {clocks}.",
         f"{limit}. Moments are known to one sample and the clock bound.",
         stall.silent if count == 1 else verdict.nodes if verdict else (),
     )
-
-
-def _verdict_text(stall: FleetStall, verdict: Verdict | None) -> str:
-    """The verdict, as it would have been told during the silence; a dataset has no counters of lost packets."""
-    if len(stall.silent) == 1:
-        return f" It is {stall.silent[0]}."
-    return "" if verdict is None else f" Verdict at its end: {verdict.kind}, {verdict.sentence}."
 
 
 def _late(report: FleetReport) -> Findings:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.base import document
-from ibpulse.base.document import Section, section_lines, wrap
+from ibpulse.base.document import Section, members_of, section_lines, wrap
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import (
     NOT_KNOWN,
@@ -86,13 +86,12 @@ def render_json(report: FleetReport) -> str:
             }
             for way, split in zip(DIRECTIONS, report.splits, strict=False)
         ],
-        "stalls": report.stalls,
-        "places": report.places,
+        **members_of(report, "stalls", "places"),
         "missing": [
             {"node": node, "begin": format_rfc3339(begin), "end": format_rfc3339(end), "reason": reason}
             for node, begin, end, reason in report.missing
         ],
-        "changes": None if report.changes is None else report.changes.changes,
+        "changes": report.changes and report.changes.changes,
     }
     return document.render_json("ibpulse_fleet_report_version", members)
 
@@ -100,20 +99,19 @@ def render_json(report: FleetReport) -> str:
 def _node_json(node: FleetNode, numbers: NodeNumbers | None) -> dict[str, Any]:
     return {
         "node": node.name,
-        "labels": node.labels,
-        "jobs": node.jobs,
+        **members_of(node, "labels", "jobs"),
         "clock_offset_ms": node.clock.offset_ns / MILLISECOND_NS if node.clock else None,
         "clock_bound_ms": node.clock.uncertainty_ns / MILLISECOND_NS if node.clock else None,
         "clock_synchronised": node.synchronised,
         "line_rate_bytes_per_second": node.line_rate,
-        **{name: numbers and getattr(numbers, name) for name in NUMBERS},
+        **(members_of(numbers, *NUMBERS) if numbers else dict.fromkeys(NUMBERS)),
     }
 
 
 def _step_json(row: StepRow) -> dict[str, Any]:
     late, halves = row.lateness, row.halves
     return {
-        **{name: getattr(row, name) for name in STEPS},
+        **members_of(row, *STEPS),
         "compared_with": late.peers if late else 0,
         "late": row.late is not None if late else None,
         "halves": halves
@@ -122,9 +120,7 @@ def _step_json(row: StepRow) -> dict[str, Any]:
             "first": _estimate_json(halves.first.start),
             "second": _estimate_json(halves.second.start),
         },
-        "start": _estimate_json(late.start if late else None),
-        "own": _estimate_json(late.own if late else None),
-        "ends": _estimate_json(late.ends if late else None),
+        **{name: _estimate_json(getattr(late, name, None)) for name in ("start", "own", "ends")},
     }
 
 
@@ -205,19 +201,11 @@ def _late_table(report: FleetReport) -> Section:
     rows = []
     for row in sorted(report.steps, key=lambda row: -(row.lateness.lateness_ms if row.lateness else -math.inf)):
         late = row.lateness
-        rows.append(
-            (
-                row.node,
-                names_text(row.ports, 2),
-                str(row.steps),
-                str(late.peers if late else 0),
-                _estimate(late.start if late else None),
-                f"{late.start.z:.1f}" if late else NOT_KNOWN,
-                _estimate(late.own if late else None),
-                _estimate(late.ends if late else None),
-                _verdict(row),
-            )
-        )
+        cells = ["0", *[NOT_KNOWN] * 4]
+        if late is not None:
+            z = f"{late.start.z:.1f}"
+            cells = [str(late.peers), _estimate(late.start), z, _estimate(late.own), _estimate(late.ends)]
+        rows.append((row.node, names_text(row.ports, 2), str(row.steps), *cells, _verdict(row)))
     heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
     return Section("Lateness, the latest first", heads, rows)
 

@@ -71,8 +71,8 @@ class _Fleet:
         parts += [report.choice.text, f"{len(report.nodes)} nodes", moment_text(report.origin_ns)]
         parts += [f"{report.seconds:.4g} s", _clock_text(report)]
         line = panels.wrap([escape_controls(part) for part in parts], self.options.width_inches - 2 * MARGIN)[0]
-        self.page.write(MARGIN, 0.36, line, panels.SMALL, color=self.colours.faint)
-        self.page.write(MARGIN, HEAD + height, foot, panels.SMALL, color=self.colours.faint)
+        self.page.lines(MARGIN, 0.36, [line])
+        self.page.lines(MARGIN, HEAD + height, [foot])
 
     def name_rows(self, axes: panels.Axes) -> None:
         """Write the names of the nodes at the rows, as many as fit."""
@@ -131,15 +131,8 @@ def _draw_waterfall(fleet: _Fleet) -> panels.Figure:
         panels.hatch_missing(axes, fleet.colours)
         length = seconds * values.shape[1]
         size, sign = panels.time_unit(length)
-        axes.imshow(
-            values / 1e9,
-            cmap=panels.matplotlib.colormaps[panels.COLOUR_MAP],
-            vmin=0.0,
-            vmax=highest,
-            aspect="auto",
-            interpolation="nearest",
-            extent=(begin / size, (begin + length) / size, len(fleet.nodes), 0.0),
-        )
+        span = begin / size, (begin + length) / size
+        panels.paint_rows(axes, values / 1e9, panels.COLOUR_MAP, (0.0, highest), span)
         fleet.name_rows(axes)
         for edge in range(1, len(fleet.nodes)) if fleet.row >= DIVIDED_ROW else ():
             axes.axhline(edge, color=fleet.colours.background, linewidth=0.5)
@@ -198,15 +191,8 @@ def _draw_split(fleet: _Fleet, axes: panels.Axes, split: RailSplit) -> None:
     panels.hatch_missing(axes, fleet.colours)
     order = [split.nodes.index(name) for name in fleet.nodes]
     factors = (split.node[:, np.newaxis] * split.rail * split.rest)[order]
-    axes.imshow(
-        np.log2(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR)),
-        cmap=panels.matplotlib.colormaps[DIVERGING],
-        vmin=-np.log2(MAX_FACTOR),
-        vmax=np.log2(MAX_FACTOR),
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, len(split.rails), len(order), 0.0),
-    )
+    shown, most = np.log2(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR)), np.log2(MAX_FACTOR)
+    panels.paint_rows(axes, shown, DIVERGING, (-most, most), (0.0, len(split.rails)))
     for row, column in np.argwhere(split.idle[order]):
         axes.plot([column, column + 1], [row, row + 1], color=fleet.colours.down, linewidth=1.0)
         axes.plot([column, column + 1], [row + 1, row], color=fleet.colours.down, linewidth=1.0)

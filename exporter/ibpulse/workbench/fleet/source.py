@@ -23,6 +23,7 @@ from ibpulse.workbench.fleet.dataset import (
     NODE_SUMS,
     PLACES,
     RAIL_SECONDS,
+    RATES,
     STEPS,
     DatasetStore,
     Part,
@@ -39,7 +40,6 @@ SETTINGS: Mapping[str, Any] = {
 MAX_STEPS = 3_000_000
 # of a row of the result with its copies: numbers, and texts as objects of Python
 ROW_BYTES = {NODE_SUMS: 60, RAIL_SECONDS: 200, STEPS: 500, FILES: 1000, MISSING: 1000}
-_RATES = ("transmit_bytes_per_second", "receive_bytes_per_second")
 _WORDS = ("ports", "owner", "stage")
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -195,7 +195,7 @@ class ReportSource:
     def samples(self, name: str) -> NodeSums | None:
         """The sums of a node on a regular grid; None if it has none."""
         node = self.nodes[name]
-        rates = ", ".join(f"coalesce({rate}, 'nan') AS {rate}" for rate in _RATES)
+        rates = ", ".join(f"coalesce({rate}, 'nan') AS {rate}" for rate in RATES)
         partial = "rails_observed BETWEEN 1 AND rails - 1 AS partial"
         found = self._select(NODE_SUMS, node, f"time_ns, {rates}, {partial}", "time_ns")
         times = found["time_ns"]
@@ -206,7 +206,7 @@ class ReportSource:
         # there may be hours between two parts
         self._check_memory(size * ROW_BYTES[NODE_SUMS])
         sums = NodeSums(int(times[0]), np.full((2, size), np.nan, dtype=np.float32), np.zeros(size, dtype=np.bool_))
-        sums.rates[:, places] = [found[rate] for rate in _RATES]
+        sums.rates[:, places] = [found[rate] for rate in RATES]
         sums.partial[places] = found["partial"]
         return sums
 
@@ -220,7 +220,7 @@ class ReportSource:
             WITH samples AS (
                 SELECT
                     ((time_ns - {self.origin_ns + node.offset_ns})::DOUBLE - {node.interval_ns} / 2) / 1e9 AS time,
-                    {_RATES[0]}::DOUBLE + {_RATES[1]}::DOUBLE AS rate
+                    {RATES[0]}::DOUBLE + {RATES[1]}::DOUBLE AS rate
                 FROM FILES WHERE {self.choice.condition("time_ns", "time_ns", node.offset_ns)}
             )
             SELECT floor((time - $begin) / $seconds) AS place, avg(rate) AS mean
@@ -233,12 +233,12 @@ class ReportSource:
 
     def rail_seconds(self, name: str) -> tuple[list[str], Counts, Floats]:
         """The rails of a node, the begins of seconds by its clock, and their mean rates: (2, seconds, rails)."""
-        rates = ", ".join(f"coalesce({rate}::DOUBLE, 'nan') AS {rate}" for rate in _RATES)
+        rates = ", ".join(f"coalesce({rate}::DOUBLE, 'nan') AS {rate}" for rate in RATES)
         found = self._select(RAIL_SECONDS, self.nodes[name], f"time_ns, port::VARCHAR AS port, {rates}", "time_ns")
         ports = sorted(set(found["port"]), key=natural_key)
         seconds, row = np.unique(found["time_ns"], return_inverse=True)
         grid = np.full((2, len(seconds), len(ports)), np.nan)
-        grid[:, row, [ports.index(port) for port in found["port"]]] = [found[rate] for rate in _RATES]
+        grid[:, row, [ports.index(port) for port in found["port"]]] = [found[rate] for rate in RATES]
         return ports, seconds, grid
 
     def missing(self) -> list[tuple[str, int, int, str]]:

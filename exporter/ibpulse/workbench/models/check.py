@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from ibpulse.base import document
-from ibpulse.base.document import Section
+from ibpulse.base.document import Section, members_of
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.text import count_text
 from ibpulse.base.values import YAML_TRUTH, advice, whole
@@ -379,14 +379,8 @@ def render_json(run: RunOptions, results: Sequence[RuleResult], failed: bool) ->
         "rules": [
             {
                 "id": result.rule.id,
-                "status": result.status,
-                "applies": result.applies,
-                "fails": result.fails,
-                "effect": result.rule.effect,
-                "where": result.rule.where,
-                "needs": result.rule.needs,
-                "change": result.rule.change,
-                "sources": result.rule.sources,
+                **members_of(result, "status", "applies", "fails"),
+                **members_of(result.rule, "effect", "where", "needs", "change", "sources"),
                 "given": [
                     {"option": key, "value": option.value, "place": option.place} for key, option in result.given
                 ],

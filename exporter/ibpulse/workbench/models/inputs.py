@@ -368,6 +368,11 @@ def _assemble(
     gpus = values.get("gpus-per-node", node.gpus)
     job = TrainingJob(model, values["nodes"], gpus, **job_values)
     job = TrainingJob(model, values["nodes"], gpus, **job_values, micro_batches=_micro_batches(job, values))
+    utilisations = (
+        Utilisation(kind, values[kind], node.operations_per_second, values.get("attention", UNKNOWN))
+        for kind in UTILISATIONS
+        if kind in values
+    )
     hardware = Hardware(
         rails=values.get("rails", node.rails),
         rail_bytes_per_second=values.get("rail-rate", node.rail_bytes_per_second),
@@ -376,24 +381,12 @@ def _assemble(
     return JobInputs(
         job=job,
         hardware=hardware,
-        step=StepInputs(
-            step_seconds=values.get("step"),
-            utilisation=_utilisation(values, node),
-            prefetch=values.get("prefetch"),
-            units=values.get("units", 0),
-        ),
+        step=StepInputs(values.get("step"), next(utilisations, None), values.get("prefetch"), values.get("units", 0)),
         node=node,
         presets=presets,
         network=_network(job, hardware, values),
         given=given,
     )
-
-
-def _utilisation(values: Mapping[str, Any], node: NodeKind) -> Utilisation | None:
-    for kind in UTILISATIONS:
-        if kind in values:
-            return Utilisation(kind, values[kind], node.operations_per_second, values.get("attention", UNKNOWN))
-    return None
 
 
 def _micro_batches(job: TrainingJob, values: Mapping[str, Any]) -> int:

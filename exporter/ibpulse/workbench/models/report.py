@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from ibpulse.base import document
-from ibpulse.base.document import Section
+from ibpulse.base.document import Section, members_of
 from ibpulse.base.text import NOT_KNOWN, count_text, link_rate_text, significant, statistic_text
 from ibpulse.workbench.models.experts import MARGIN, SkewReport, hottest
 from ibpulse.workbench.models.inputs import JobInputs
@@ -127,14 +128,9 @@ def render_json(
     members = {
         "given": {name: {"text": one.text, "place": one.place} for name, one in inputs.given.items()},
         "model": job.pop("model"),
-        "job": {**job, "dp": found.job.dp, "gpus": found.job.gpus, "step_tokens": found.job.step_tokens},
-        "hardware": found.hardware,
-        "readings": found.readings,
-        "sources": found.sources,
-        "node_bytes": found.node_bytes,
-        "wire_seconds": found.wire_seconds,
-        "communication_seconds": found.communication_seconds,
-        "step": found.step,
+        "job": {**job, **members_of(found.job, "dp", "gpus", "step_tokens")},
+        **members_of(found, "hardware", "readings", "sources", "node_bytes", "wire_seconds"),
+        **members_of(found, "communication_seconds", "step"),
         "samples": found.sampled,
         "network": inputs.network,
         "expert_load": loads,
@@ -187,15 +183,15 @@ def _traffic(found: Prediction) -> Section:
             row.operation,
             str(row.group_size),
             str(row.group_nodes),
-            bytes_text(row.node_bytes),
-            bytes_text(row.gpu_bytes),
-            bytes_text(row.rail_bytes),
+            _bytes(row.node_bytes),
+            _bytes(row.gpu_bytes),
+            _bytes(row.rail_bytes),
             range_text(row.rail_messages, lambda value: f"{value:,.0f}"),
-            bytes_text(row.nvlink_gpu_bytes),
+            _bytes(row.nvlink_gpu_bytes),
         )
         for row in found.sources
     )
-    total = ("total", "", "", "", bytes_text(found.node_bytes), *[""] * 4)
+    total = ("total", "", "", "", _bytes(found.node_bytes), *[""] * 4)
     return Section(f"bytes sent per step ({RECEIVED})", heads, (*rows, total))
 
 
@@ -283,17 +279,11 @@ def range_text(value: ValueRange, show: Callable[[float], str]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def bytes_text(value: ValueRange) -> str:
-    """A range of bytes."""
-    return range_text(value, lambda one: statistic_text(one, "bytes"))
+def _shown(value: ValueRange, unit: str) -> str:
+    return range_text(value, lambda one: statistic_text(one, unit))
 
 
-def _rate(value: ValueRange) -> str:
-    return range_text(value, lambda one: statistic_text(one, "rate"))
-
-
-def _seconds(value: ValueRange) -> str:
-    return range_text(value, lambda one: statistic_text(one, "seconds"))
+_bytes, _rate, _seconds = (partial(_shown, unit=unit) for unit in ("bytes", "rate", "seconds"))
 
 
 def skew_json(report: SkewReport) -> str:
@@ -307,8 +297,7 @@ def skew_json(report: SkewReport) -> str:
         "loads_are_token_copies": report.counted,
         "mean_penalty": report.mean_penalty,
         "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
-        "layers": report.layers,
-        "rails": report.rails,
+        **members_of(report, "layers", "rails"),
         "assumptions": list(skew_assumptions(report)),
     }
     return document.render_json("ibpulse_model_experts_version", members)

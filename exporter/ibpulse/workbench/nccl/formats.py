@@ -293,7 +293,9 @@ class _PerftestOutput:
         if "#bytes" in line and "#iterations" in line:
             # the two sides of a bidirectional test follow their sum
             self.both_sides = bool(self.rows)
-            self._take_header(number, line)
+            self.columns = _COLUMN.findall(line)
+            units = (name[11:-1] for name in self.columns if name.startswith("BW average["))
+            self.unit = _TEXT_UNITS.get(next(units, ""), "")
         elif self.rows and line.lstrip().startswith("---"):
             self.rules += 1
         elif self.both_sides:
@@ -305,11 +307,6 @@ class _PerftestOutput:
                 self.broken, self.fault = self.broken + 1, self.fault or error
             if len(self.rows) > MAX_SIZES:
                 refuse(self.path, f"has more than {MAX_SIZES} rows", "split it", number)
-
-    def _take_header(self, number: int, line: str) -> None:
-        self.columns = _COLUMN.findall(line)
-        units = (name[11:-1] for name in self.columns if name.startswith("BW average["))
-        self.unit = _TEXT_UNITS.get(next(units, ""), "")
 
     def result(self) -> BenchmarkRun:
         """The bandwidths; it has a row."""

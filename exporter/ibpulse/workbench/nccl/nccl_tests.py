@@ -28,11 +28,13 @@ from ibpulse.workbench.nccl.results import (
     GRAPHS,
     IN_PLACE,
     OUT_OF_PLACE,
+    SIZES_DIFFER,
     BenchmarkRun,
     Measurement,
     RunPlan,
     collective_of_program,
     count_of,
+    group_sizes,
     left_out,
     number_of,
     parse_document,
@@ -105,16 +107,14 @@ class _Run:
     def result(self, path: Path) -> BenchmarkRun:
         """The run; it has a row."""
         runs = self.mixed
-        groups = {group for group, _ in self.listed}
-        ranks = {sum(group == each for each, _ in self.listed) for group in groups}
-        nodes = {len({host for (each, _), host in self.hosts.items() if each == group}) for group in groups}
+        ranks, nodes, groups = group_sizes((group, host) for (group, _), host in self.hosts.items())
         complete = self.ended >= runs
         remarks = [] if complete else ["the file ends before its summary: the run was interrupted, or copied in part"]
         remarks += left_out(self.broken, "row")
         if self.graphs:
             remarks.append(GRAPHS)
         if len(ranks) > 1 or len(nodes) > 1:
-            remarks.append("groups of different size ran in parallel; give --ranks and --nodes of one of them")
+            remarks.append(SIZES_DIFFER)
         if runs > 1:
             alone = len(ranks) == 1 and ranks == {self.gpus_per_process}
             nodes = {1} if alone else set()
@@ -126,7 +126,7 @@ class _Run:
             version=self.version,
             ranks=ranks.pop() if len(ranks) == 1 else None,
             nodes=nodes.pop() if len(nodes) == 1 else None,
-            groups=max(1, len(groups)),
+            groups=max(1, groups),
             plan=self.plan if runs == 1 else None,
             complete=complete,
             remarks=tuple(remarks),
@@ -419,15 +419,12 @@ def _placement(path: Path, config: Mapping[str, Any], remarks: list[str]) -> tup
     if not isinstance(devices, list) or not devices or "nthreads" not in config or "ngpus" not in config:
         return None, None, 1
     threads, gpus = (count_of(path, name, config[name], least=1, most=MAX_RANKS) for name in ("nthreads", "ngpus"))
-    processes: dict[int, int] = {}
-    hosts: dict[int, set[int]] = {}
-    for device in devices:
-        group = count_of(path, "group", _mapping(path, "a device", device).get("group", 0))
-        processes[group] = processes.get(group, 0) + 1
-        # only to count the nodes
-        hosts.setdefault(group, set()).add(hash(str(device.get("hostname"))))
-    ranks, nodes = set(processes.values()), {len(each) for each in hosts.values()}
-    if len(ranks) > 1 or len(nodes) > 1:
-        remarks.append("groups of different size ran in parallel; give --ranks and --nodes of one of them")
-        return None, None, len(processes)
-    return ranks.pop() * threads * gpus, nodes.pop(), len(processes)
+    processes, nodes, groups = group_sizes(
+        # the names of hosts are only counted
+        (count_of(path, "group", _mapping(path, "a device", each).get("group", 0)), hash(str(each.get("hostname"))))
+        for each in devices
+    )
+    if len(processes) > 1 or len(nodes) > 1:
+        remarks.append(SIZES_DIFFER)
+        return None, None, groups
+    return processes.pop() * threads * gpus, nodes.pop(), groups

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.base import document
-from ibpulse.base.document import Section
+from ibpulse.base.document import Section, members_of
 from ibpulse.base.text import NOT_KNOWN, count_text, names_text, percent, size_text, statistic_text, time_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats, Rows
@@ -35,6 +35,7 @@ MAX_PAIRS = 5_000_000
 """Trains times bursts; each takes 16 bytes."""
 # cost of a train without a burst, in units of a natural logarithm: one of bytes or duration that is off by 16 %
 UNMATCHED = 0.15
+NO_RAIL = "it has no rail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,7 @@ def expected_trains(run: results.BenchmarkRun, ranks: int, nodes: int) -> list[T
     plan = run.plan
     trains = []
     for row in run.measurements:
-        names = results.ALGORITHMS.get(row.collective, ())
-        sent = results.node_bytes(row.collective, names[0], row.size_bytes, ranks, nodes) if names else None
+        sent = results.first_bytes(row.collective, row.size_bytes, ranks, nodes)
         if plan and sent and row.seconds:
             operations = plan.iterations * plan.aggregated + 1
             trains.append(Train(row, sent * operations, row.seconds * operations))
@@ -103,12 +103,12 @@ def expected_trains(run: results.BenchmarkRun, ranks: int, nodes: int) -> list[T
 
 def total_bytes(run: results.BenchmarkRun, plan: results.RunPlan, ranks: int, nodes: int) -> float | None:
     """Payload bytes that a node sends in the whole run, with warm-up and verification; None if that is not known."""
-    names = results.ALGORITHMS.get(run.measurements[0].collective, ())
-    if not names:
+    collective = run.measurements[0].collective
+    if not results.ALGORITHMS.get(collective):
         return None
 
     def sent(size: float) -> float:
-        return results.node_bytes(run.measurements[0].collective, names[0], size, ranks, nodes) or 0.0
+        return results.first_bytes(collective, size, ranks, nodes) or 0.0
 
     total, size = 0.0, plan.first_bytes
     while 0 < size <= plan.last_bytes:
@@ -201,15 +201,12 @@ def compare_trains(
     rows = [row for row, port in enumerate(recording.meta.ports) if port.rail]
     ports = [recording.meta.ports[row] for row in rows]
     expected, factors = None, {}
+    alignment = Alignment(problem="ranks and nodes are unknown; give --ranks and --nodes" if rows else NO_RAIL)
     if ranks and nodes and not ranks % nodes:
-        alignment = (
-            align(run, ranks, nodes, recording, rows, threshold) if rows else Alignment(problem="it has no rail")
-        )
+        if rows:
+            alignment = align(run, ranks, nodes, recording, rows, threshold)
         expected = total_bytes(run, run.plan, ranks, nodes) if run.plan else None
         factors = {row.collective: results.explanations(row.collective, ranks, nodes) for row in run.measurements}
-    else:
-        problem = "ranks and nodes are unknown; give --ranks and --nodes" if rows else "it has no rail"
-        alignment = Alignment(problem=problem)
     layers = {port.identity.link_layer for port in ports}
     headers = results.header_factors(layers.pop() if len(layers) == 1 else "", mtu_bytes)
     causes = (results.explain(found.ratio, factors[found.train.row.collective], headers) for found in alignment.found)
@@ -263,21 +260,21 @@ def describe_benchmark(
     ranks, nodes = hardware.ranks or run.ranks, hardware.nodes or run.nodes
     wire = compare_trains(run, ranks, nodes, recording, threshold, mtu_bytes)
     good = {row.grade for row in rows} - {""} == {"good"}
-    rails = [port for port in recording.meta.ports if port.rail]
-    suspects = () if good else tuple(find_suspects(rails, [share for _, share in wire.rails]))
-    signals = signal_changes(*_during(recording, wire.alignment))
+    rails = [row for row, port in enumerate(recording.meta.ports) if port.rail]
+    ports = [recording.meta.ports[row] for row in rails]
+    suspects = () if good else tuple(find_suspects(ports, [share for _, share in wire.rails]))
+    signals = signal_changes(_during(recording, wire.alignment.found), rails)
     return BenchmarkReport(run, rows, hardware, wire, suspects, tuple(signals))
 
 
-def _during(recording: Recording, alignment: Alignment) -> tuple[Recording, list[int]]:
-    """The recording from the first to the last train, or all of it without any, and the rows of its rails."""
-    rails = [row for row, port in enumerate(recording.meta.ports) if port.rail]
-    if not alignment.found:
-        return recording, rails
-    first, end = min(found.first for found in alignment.found), max(found.end for found in alignment.found)
+def _during(recording: Recording, trains: Sequence[Matched]) -> Recording:
+    """The recording from the first to the last train, or all of it without any."""
+    if not trains:
+        return recording
+    first, end = min(found.first for found in trains), max(found.end for found in trains)
     # a reading before and one after them
     more = SECOND_NS // recording.meta.interval_ns
-    return recording.cut(max(0, first - more), min(recording.ticks, end + more)), rails
+    return recording.cut(max(0, first - more), min(recording.ticks, end + more))
 
 
 def render_text(report: BenchmarkReport) -> str:
@@ -321,7 +318,7 @@ def _cells(result: GradedResult) -> tuple[str, ...]:
     bounds = [_rate(each) for each in dict.fromkeys((theory.low, theory.high)) if each is not None]
     if theory.low is not None and theory.high is None:
         bounds.append("unknown")
-    achieved = [_percent(each) for each in dict.fromkeys((low, high)) if each is not None]
+    achieved = [f"{100 * each:.1f} %" for each in dict.fromkeys((low, high)) if each is not None]
     return (
         row.collective or NOT_KNOWN,
         statistic_text(row.size_bytes, "bytes"),
@@ -334,10 +331,6 @@ def _cells(result: GradedResult) -> tuple[str, ...]:
         result.grade or f"({result.reason})",
         NOT_KNOWN if row.wrong is None else f"{row.wrong:g}",
     )
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.1f} %"
 
 
 def _rate(value: float | None) -> str:
@@ -399,33 +392,29 @@ def _as_json(report: BenchmarkReport) -> dict[str, object]:
         "file": str(run.path).encode("utf-8", "backslashreplace").decode(),
         "format": run.form,
         "format_version": run.version or None,
-        "ranks": run.ranks,
-        "nodes": run.nodes,
-        "groups": run.groups,
+        **members_of(run, "ranks", "nodes", "groups"),
         "hardware": report.hardware,
         "device": run.device or None,
-        "complete": run.complete,
-        "remarks": run.remarks,
+        **members_of(run, "complete", "remarks"),
         "rows": [_row_as_json(row) for row in report.rows],
-        "wire": None if report.wire is None else _wire_as_json(report.wire),
-        "suspects": report.suspects,
-        "signals": report.signals,
+        "wire": report.wire and _wire_as_json(report.wire),
+        **members_of(report, "suspects", "signals"),
     }
 
 
 def _row_as_json(result: GradedResult) -> dict[str, object]:
     row = result.row
-    names = ("size_bytes", "seconds", "algorithm_bytes_per_second", "bus_bytes_per_second", "wrong", "operations")
     return {
         "collective": row.collective or None,
         "placement": row.placement or None,
-        **{name: getattr(row, name) for name in names},
+        **members_of(row, "size_bytes", "seconds", "algorithm_bytes_per_second", "bus_bytes_per_second"),
+        **members_of(row, "wrong", "operations"),
         "algorithm": row.algorithm or None,
         "protocol": row.protocol or None,
         "bound_bytes_per_second": [result.theory.low, result.theory.high],
-        "achieved_ratio": list(result.ratios),
+        "achieved_ratio": result.ratios,
         "tier": result.theory.tier or None,
-        "unknown": list(result.theory.missing),
+        "unknown": result.theory.missing,
         "grade": result.grade or None,
         "reason": result.reason or None,
     }
@@ -446,12 +435,10 @@ def _wire_as_json(wire: WireComparison) -> dict[str, object]:
                 "first_sample": found.first,
                 "end_sample": found.end,
                 "ratio": found.ratio,
-                "explanations": list(names),
+                "explanations": names,
             }
             for found, names in zip(alignment.found, wire.causes, strict=True)
         ],
-        "expected_bytes": wire.expected_bytes,
-        "recorded_bytes": wire.recorded_bytes,
-        "missing_ratio": wire.missing_ratio,
+        **members_of(wire, "expected_bytes", "recorded_bytes", "missing_ratio"),
         "rails": [{"rail": name, "share_ratio": share} for name, share in wire.rails],
     }

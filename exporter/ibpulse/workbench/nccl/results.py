@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -95,6 +95,12 @@ def node_bytes(collective: str, algorithm: str, size_bytes: float, ranks: int, n
     return node_wire_bytes(operation, RING if algorithm == RING else HIERARCHICAL, size_bytes, group)
 
 
+def first_bytes(collective: str, size_bytes: float, ranks: int, nodes: int) -> float | None:
+    """As `node_bytes`, with the first algorithm of the collective."""
+    names = ALGORITHMS.get(collective, ())
+    return node_bytes(collective, names[0], size_bytes, ranks, nodes) if names else None
+
+
 def header_factors(link_layer: str = "", mtu_bytes: int | None = None) -> tuple[float, float]:
     """The least and the most bytes that a counter adds up per byte of payload in full packets.
 
@@ -111,13 +117,12 @@ def explanations(collective: str, ranks: int, nodes: int) -> dict[str, float]:
 
     One for each algorithm and protocol, such as `tree, simple`; none if the bytes are not known, or 0.
     """
-    names = ALGORITHMS.get(collective, ())
-    first = node_bytes(collective, names[0], 1.0, ranks, nodes) if names else None
+    first = first_bytes(collective, 1.0, ranks, nodes)
     if not first:
         return {}
     return {
         f"{name}, {protocol}": (node_bytes(collective, name, 1.0, ranks, nodes) or 0.0) / first * size
-        for name in names
+        for name in ALGORITHMS[collective]
         for protocol, size in PROTOCOLS.items()
     }
 
@@ -158,6 +163,7 @@ class Measurement:
 
 
 GRAPHS = "the run used CUDA graphs: how many operations its trains have is not known"
+SIZES_DIFFER = "groups of different size ran in parallel; give --ranks and --nodes of one of them"
 
 
 def left_out(count: int, what: str) -> list[str]:
@@ -201,6 +207,17 @@ class BenchmarkRun:
     directions: int = 1
     complete: bool = True
     remarks: tuple[str, ...] = ()
+
+
+def group_sizes(places: Iterable[tuple[int, int]]) -> tuple[set[int], set[int], int]:
+    """The numbers of members and of hosts that groups have, and how many groups there are.
+
+    `places` has the group of each member, and a number for its host.
+    """
+    hosts: dict[int, list[int]] = {}
+    for group, host in places:
+        hosts.setdefault(group, []).append(host)
+    return {len(each) for each in hosts.values()}, {len({*each}) for each in hosts.values()}, len(hosts)
 
 
 def without_rows(runs: tuple[BenchmarkRun, ...], others: int, what: str) -> tuple[BenchmarkRun, ...]:

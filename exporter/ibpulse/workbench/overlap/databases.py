@@ -162,11 +162,9 @@ class _Nsight:
 
     def graphs(self) -> int:
         """The number of CUDA graphs that are recorded as a whole."""
-        return (
-            int(self._connection.execute(f"SELECT count(*) FROM {GRAPHS}").fetchone()[0])
-            if GRAPHS in self._names
-            else 0
-        )
+        if GRAPHS not in self._names:
+            return 0
+        return int(self._connection.execute(f"SELECT count(*) FROM {GRAPHS}").fetchone()[0])
 
     def work(self) -> Iterator[Row]:
         """Process, kind, device, stream, start, end and name of kernels and copies."""

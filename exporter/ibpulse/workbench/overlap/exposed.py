@@ -354,17 +354,13 @@ def measure_overlap(device: DeviceTrace, steps: Sequence[TraceStep]) -> DeviceOv
     parts = (device.computation, communication, exposed, device.copies - busy)
     lengths = np.stack([ends - begins, *(part.lengths_ns(begins, ends) for part in parts)], axis=1)
     whole, *each = (ExposedTime(*map(int, row)) for row in lengths)
-    communicators = tuple(_measure_communicator(device, work, begins[1:], ends[1:]) for work in device.communicators)
+    communicators = []
+    for work in device.communicators:
+        alone = work.active - device.computation
+        of_steps = (tuple(part.lengths_ns(begins[1:], ends[1:]).tolist()) for part in (work.active, alone))
+        communicators.append(CommunicatorTime(work, alone, *of_steps))
     outside = (communication - union(begins[1:], ends[1:])).total_ns
-    return DeviceOverlap(device, whole, tuple(zip(shown, each, strict=True)), communicators, exposed, outside)
-
-
-def _measure_communicator(
-    device: DeviceTrace, work: CommunicatorWork, begins: Counts, ends: Counts
-) -> CommunicatorTime:
-    exposed = work.active - device.computation
-    lengths = (tuple(part.lengths_ns(begins, ends).tolist()) for part in (work.active, exposed))
-    return CommunicatorTime(work, exposed, *lengths)
+    return DeviceOverlap(device, whole, tuple(zip(shown, each, strict=True)), tuple(communicators), exposed, outside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,9 @@ def _wire_events(
     threads = {str(recording.meta.ports[row].id): number for number, row in enumerate(rows, 1)}
     yield _event("M", "process_name", 0, 0, args={"name": f"wire of {recording.meta.host}: {clock.text}"})
     yield _event("M", "process_sort_index", 0, 0, args={"sort_index": SORT_INDEX})
-    yield _event("i", "clock", samples.begin_ns - back_ns, 0, s="p", args=_details(clock))
+    error = {} if clock.error_ns is None else {"error_ms": clock.error_ns / 1e6}
+    details = {"ahead_ms": clock.ahead_ns / 1e6, **error, "evidence": clock.evidence}
+    yield _event("i", "clock", samples.begin_ns - back_ns, 0, s="p", args=details)
     for row in rows:
         for direction, rates in zip(DIRECTIONS, recording.bytes_per_second[row], strict=True):
             name = f"{recording.meta.ports[row].id} {direction}"
@@ -120,15 +122,9 @@ def _exposed_marks(reports: list[TraceOverlap], clock: WireClock) -> Iterator[Ma
     for report in reports:
         parts = [("moving", report.wire.moving), ("waiting", report.wire.waiting)] if report.wire else []
         for name, times in parts:
-            for begin, end in zip(
-                (times.starts + clock.ahead_ns).tolist(), (times.ends + clock.ahead_ns).tolist(), strict=True
-            ):
+            shifted = times.shift(clock.ahead_ns)
+            for begin, end in zip(shifted.starts.tolist(), shifted.ends.tolist(), strict=True):
                 yield Mark(f"exposed, device {report.overlap.device.device}", name, begin, end)
-
-
-def _details(clock: WireClock) -> dict[str, Any]:
-    error = {} if clock.error_ns is None else {"error_ms": clock.error_ns / 1e6}
-    return {"ahead_ms": clock.ahead_ns / 1e6, **error, "evidence": clock.evidence}
 
 
 def _mark_events(mark: Mark, back_ns: int, thread: int) -> Iterator[bytes]:

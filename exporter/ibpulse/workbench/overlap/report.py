@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.base import document
-from ibpulse.base.document import Section
+from ibpulse.base.document import Section, members_of
 from ibpulse.base.text import NOT_KNOWN, count_text, percent, size_text
 from ibpulse.workbench.overlap.exposed import CommunicatorTime, DeviceOverlap, ExposedOnWire, ExposedTime, WireSplit
 from ibpulse.workbench.overlap.trace import KinetoTrace, TraceStep
@@ -224,9 +224,7 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
     overlap, wire = report.overlap, report.wire
     return {
         "file": str(report.trace.path),
-        "rank": report.trace.rank,
-        "world_size": report.trace.world_size,
-        "process": report.trace.process,
+        **members_of(report.trace, "rank", "world_size", "process"),
         "device": overlap.device.device,
         "kernels": overlap.device.kernels,
         "begin_ns": overlap.device.begin_ns,
@@ -255,10 +253,7 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
 def _communicator_json(report: TraceOverlap, each: CommunicatorTime, split: WireSplit | None) -> dict[str, Any]:
     group = each.work.communicator
     return {
-        "name": group.name,
-        "description": group.description,
-        "library": group.library,
-        "ranks": group.ranks,
+        **members_of(group, "name", "description", "library", "ranks"),
         "size": group.size or None,
         "inside_node": group.inside_node(report.gpus_per_node) if group.ranks and report.gpus_per_node else None,
         "kernels": each.work.kernels,
@@ -274,7 +269,7 @@ def _communicator_json(report: TraceOverlap, each: CommunicatorTime, split: Wire
 
 
 def _time_json(time: ExposedTime, split: WireSplit | None) -> dict[str, Any]:
-    return {**{name: getattr(time, name) for name in TIMES}, "wire": _split_json(split)}
+    return {**members_of(time, *TIMES), "wire": _split_json(split)}
 
 
 def _split_json(split: WireSplit | None) -> dict[str, Any] | None:

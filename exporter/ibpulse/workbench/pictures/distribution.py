@@ -46,7 +46,7 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> pa
             "1 GB = 10⁹ bytes",
             "missing data is excluded; runs cut off count as at least so long",
         ]
-        page.write(0.15, height - 0.22, panels.SEPARATOR.join(foot), panels.SMALL, color=colours.faint)
+        page.lines(0.15, height - 0.22, [panels.SEPARATOR.join(foot)])
     return page.figure
 
 
@@ -56,8 +56,7 @@ def _draw_head(page: panels.Page, top: float, place: int, run: PictureRun, summa
     line.axhline(0.5, color=page.colours.runs[place], linestyle=STYLES[place], linewidth=2.4)
     line.set_axis_off()
     page.write(LEFT, top, run.name, panels.LARGE, weight="bold")
-    for number, text in enumerate(summary):
-        page.write(LEFT, top + 0.21 + panels.LINE_STEP * number, text, panels.SMALL, color=page.colours.faint)
+    page.lines(LEFT, top + 0.21, summary)
 
 
 def _summary(run: PictureRun, active: float, width: float) -> list[str]:

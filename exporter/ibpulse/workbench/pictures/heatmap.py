@@ -66,7 +66,8 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> panels.
             + panels.LINE_STEP * max(len(marks.lines) for marks in plan.marks)
             + (GAP if any(plan.marks) else 0.0)
         )
-        foot = panels.wrap(_foot(runs, scale), options.width_inches - 2 * MARGIN)
+        parts = ["1 GB = 10⁹ bytes", "one colour scale for all" if len(runs) > 1 else "", scale.exceeded]
+        foot = panels.wrap(filter(None, parts), options.width_inches - 2 * MARGIN)
         foot_top = below + panels.LEGEND_INCHES * (2 if plan.signs else 1)
         height = foot_top + panels.LINE_STEP * len(foot) + 0.12
         page = panels.Page(options.width_inches, height, options.dpi, colours)
@@ -77,7 +78,7 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> panels.
             if marks:
                 marks.draw_lines(axes, colours)
                 marks.draw_strip(page.axes(left, plan.head + TITLE, plan.width, panels.STRIP_INCHES), colours)
-                marks.write(page, left, marks_top)
+                page.lines(left, marks_top, marks.lines)
             page.facts(left, plan.facts_top, plan.width, run, plan.facts(run))
         bar = len(plan.maps) * (TITLE + plan.rows) - TITLE
         where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
@@ -85,8 +86,7 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> panels.
         panels.explain_runs(page, MARGIN, below, runs)
         if plan.signs:
             panels.explain_signs(page, MARGIN, below + panels.LEGEND_INCHES, runs)
-        for line, text in enumerate(foot):
-            page.write(MARGIN, foot_top + panels.LINE_STEP * line, text, panels.SMALL, color=colours.faint)
+        page.lines(MARGIN, foot_top, foot)
     return page.figure
 
 
@@ -158,8 +158,3 @@ def _draw_node(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderpad=0.2, borderaxespad=0, handlelength=1.4
         )
     return axes
-
-
-def _foot(runs: Sequence[PictureRun], scale: Scale) -> list[str]:
-    parts = ["1 GB = 10⁹ bytes", "one colour scale for all" if len(runs) > 1 else "", scale.exceeded]
-    return [part for part in parts if part]

@@ -95,15 +95,10 @@ def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: Picture
             _draw_timeline(page, band.timeline, run, scale, found)
             bars.append(_draw_scale(page, band, scale, options))
         panels.explain_runs(page, MARGIN, tops[-1], runs)
-        for line, text in enumerate(foot):
-            page.write(
-                MARGIN,
-                tops[-1] + panels.LEGEND_INCHES + panels.LINE_STEP * line,
-                text,
-                panels.SMALL,
-                color=colours.faint,
-            )
-        picture = _rasterize(page)
+        page.lines(MARGIN, tops[-1] + panels.LEGEND_INCHES, foot)
+        buffer = io.BytesIO()
+        page.figure.savefig(buffer, format="png")
+        picture = np.asarray(panels.Image.open(buffer).convert("RGB"))
     palette, base = _quantize(picture, colours)
     for bar in bars:
         levels = np.linspace(LEVELS - 1, 0, bar.height).round().astype(np.uint8)
@@ -169,7 +164,7 @@ def _draw_timeline(page: panels.Page, place: Rect, run: PictureRun, scale: Scale
         height = round(panels.STRIP_INCHES * dpi)
         marks.draw_lines(axes, page.colours)
         marks.draw_strip(_axes(page, Rect(place.left, place.top - height, place.width, height)), page.colours)
-        marks.write(page, place.left / dpi, (place.top + place.height) / dpi + AXIS)
+        page.lines(place.left / dpi, (place.top + place.height) / dpi + AXIS, marks.lines)
 
 
 def _draw_scale(page: panels.Page, band: Band, scale: Scale, options: PictureOptions) -> Rect:
@@ -178,13 +173,7 @@ def _draw_scale(page: panels.Page, band: Band, scale: Scale, options: PictureOpt
     place = Rect(round((page.width - RIGHT + 0.12) * dpi), band.rails.top, round(0.13 * dpi), band.rails.height)
     axes = _axes(page, place)
     axes.set_ylim(0.0, scale.port)
-    if scale.exceeded:
-        panels.draw_arrow(axes)
-    axes.set_xticks([])
-    axes.yaxis.tick_right()
-    axes.yaxis.set_label_position("right")
-    axes.yaxis.set_major_locator(panels.ticker.MaxNLocator(4))
-    axes.set_ylabel(f"rail ({scale.sign})", fontsize=panels.SMALL)
+    panels.label_scale(axes, scale, f"rail ({scale.sign})", 4, panels.SMALL)
     axes.spines[:].set_visible(False)
     return place
 
@@ -209,12 +198,6 @@ def _foot(runs: Sequence[PictureRun], bands: Sequence[Band], scale: Scale, optio
         scale.exceeded,
     ]
     return panels.wrap([part for part in parts if part], options.width_inches - 2 * MARGIN)
-
-
-def _rasterize(page: panels.Page) -> Pixels:
-    buffer = io.BytesIO()
-    page.figure.savefig(buffer, format="png")
-    return np.asarray(panels.Image.open(buffer).convert("RGB"))
 
 
 def _quantize(picture: Pixels, colours: panels.Colours) -> tuple[Pixels, Pixels]:

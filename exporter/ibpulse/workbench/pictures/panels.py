@@ -232,11 +232,15 @@ class Page:
         chosen: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": size, "color": self.colours.text, **style}
         self.figure.text(left / self.width, 1 - top / self.height, text, **chosen)
 
+    def lines(self, left: float, top: float, texts: Iterable[str]) -> None:
+        """Small faint texts below each other."""
+        for line, text in enumerate(texts):
+            self.write(left, top + LINE_STEP * line, text, SMALL, color=self.colours.faint)
+
     def head(self, left: float, top: float, run: PictureRun, name: float, rest: float) -> None:
         """The name of a run, and its description below; both fit the width."""
         self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
-        for line, text in enumerate(head_lines(run, rest)):
-            self.write(left, top + 0.24 + LINE_STEP * line, text, SMALL, color=self.colours.faint)
+        self.lines(left, top + 0.24, head_lines(run, rest))
 
     def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
         """The key numbers of a run in rows of `columns`."""
@@ -288,20 +292,22 @@ def hatch_missing(axes: Axes, colours: Colours) -> None:
     axes.patch.set_linewidth(0)
 
 
+def paint_rows(
+    axes: Axes, values: Floats, colours: Any, limits: tuple[float, float], span: tuple[float, float]
+) -> None:
+    """Rows of values in the colours of a map between two limits, over a span, the first row on top."""
+    extent = (*span, len(values), 0.0)
+    low, high = limits
+    axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest", extent=extent)
+
+
 def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, highest: float, colours: Colours) -> None:
     """Rows of colours over time, one per port, the first on top; missing data shows the background."""
     size, _ = time_unit(run.span_seconds)
     column = columns.ticks * run.interval_seconds / size
     values = columns.highest if statistic == "max" else columns.mean
-    axes.imshow(
-        np.where(columns.down, np.nan, values),
-        cmap=matplotlib.colormaps[COLOUR_MAP],
-        vmin=0.0,
-        vmax=highest,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, columns.count * column, len(run.ports), 0.0),
-    )
+    shown = np.where(columns.down, np.nan, values)
+    paint_rows(axes, shown, matplotlib.colormaps[COLOUR_MAP], (0.0, highest), (0.0, columns.count * column))
     for row, down in enumerate(columns.down):
         _draw_down(axes, down, column, row, colours)
     axes.set_xlim(0.0, run.span_seconds / size)
@@ -316,15 +322,9 @@ def draw_signs(axes: Axes, run: PictureRun, ticks: int, colours: Colours) -> Non
     size, _ = time_unit(run.span_seconds)
     none = "." * -(-run.ticks // ticks)
     strips = [run.signs[port].strip(ticks) if port in run.signs else none for port in run.ports]
-    axes.imshow(
-        np.array([[float(LETTERS.index(letter)) for letter in strip] for strip in strips]),
-        cmap=matplotlib.colors.ListedColormap([colours.background, *(colour for _, colour in SIGNS.values())]),
-        vmin=0,
-        vmax=len(SIGNS),
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0.0, len(none) * ticks * run.interval_seconds / size, len(run.ports), 0.0),
-    )
+    letters = np.array([[float(LETTERS.index(letter)) for letter in strip] for strip in strips])
+    painted = matplotlib.colors.ListedColormap([colours.background, *(colour for _, colour in SIGNS.values())])
+    paint_rows(axes, letters, painted, (0, len(SIGNS)), (0.0, len(none) * ticks * run.interval_seconds / size))
     axes.set_xlim(0.0, run.span_seconds / size)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -366,20 +366,20 @@ def draw_colour_bar(axes: Axes, scale: Scale, label: str) -> None:
         origin="lower",
         extent=(0.0, 1.0, 0.0, scale.port),
     )
+    label_scale(axes, scale, label, 5)
+
+
+def label_scale(axes: Axes, scale: Scale, label: str, most_ticks: int, size: float = USUAL) -> None:
+    """The numbers and the label of a colour scale, on its right, and an arrow on top if there are higher values."""
     if scale.exceeded:
-        draw_arrow(axes)
+        brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
+        arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
+        axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
     axes.set_xticks([])
     axes.yaxis.tick_right()
     axes.yaxis.set_label_position("right")
-    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-    axes.set_ylabel(label)
-
-
-def draw_arrow(axes: Axes) -> None:
-    """An arrow above a colour scale: there are higher values."""
-    brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
-    arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
-    axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(most_ticks))
+    axes.set_ylabel(label, fontsize=size)
 
 
 def explain_runs(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
@@ -497,11 +497,6 @@ class EventMarks:
         size, _ = time_unit(self.run.span_seconds)
         for place in self.places:
             axes.axvline(place / size, color=colours.text, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0.8)
-
-    def write(self, page: Page, left: float, top: float) -> None:
-        """The texts, below each other."""
-        for line, text in enumerate(self.lines):
-            page.write(left, top + LINE_STEP * line, text, SMALL, color=page.colours.faint)
 
 
 def gather_marks(run: PictureRun, inches: float, most: int) -> EventMarks:

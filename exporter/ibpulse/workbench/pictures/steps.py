@@ -69,7 +69,7 @@ def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> 
             foot += "; the phase of the prediction is the one that fits best"
         if picture.not_drawn:
             foot += f"; {picture.not_drawn}"
-        page.write(LEFT, TOP + HEIGHT + BOTTOM - 0.25, foot, panels.SMALL, color=colours.faint)
+        page.lines(LEFT, TOP + HEIGHT + BOTTOM - 0.25, [foot])
     return page.figure
 
 

@@ -185,16 +185,13 @@ def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
 
 def draw_report(report: Report, recordings: Sequence[tuple[Recording, Outside]]) -> PagePicture:
     """The heatmap of the first recordings of a report, as many as are given, for its page."""
-    light, dark = (_draw_page(report, recordings, theme) for theme in ("light", "dark"))
+    runs = [
+        picture_run(run.path, name, recording, report.options, outside=outside)
+        for name, run, (recording, outside) in zip(report.names, report.runs, recordings, strict=False)
+    ]
+    light, dark = (
+        draw_runs(runs, "heatmap", theme=theme, width_pixels=PAGE_PIXELS).png() for theme in ("light", "dark")
+    )
     left_out = len(report.runs) - len(recordings)
     caption = f"The first {len(recordings)} of {len(report.runs)} recordings." if left_out else ""
     return PagePicture(light, dark, caption)
-
-
-def _draw_page(report: Report, recordings: Sequence[tuple[Recording, Outside]], theme: str) -> bytes:
-    named = zip(report.names, report.runs, recordings, strict=False)
-    runs = [
-        picture_run(run.path, name, recording, report.options, outside=outside)
-        for name, run, (recording, outside) in named
-    ]
-    return draw_runs(runs, "heatmap", theme=theme, width_pixels=PAGE_PIXELS).png()

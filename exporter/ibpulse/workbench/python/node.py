@@ -217,11 +217,8 @@ class NodeConnection:
         from ibpulse.core.recordings import load  # pyarrow is optional
 
         name = pending.url.rpartition("/")[2].removesuffix(".parquet")
-        if path is not None:
-            Path(path).write_bytes(content)
-            return SampledRates(load(Path(path)), name)
         with tempfile.TemporaryDirectory(prefix="ibpulse-") as scratch:
-            place = Path(scratch) / "capture.parquet"
+            place = Path(scratch) / "capture.parquet" if path is None else Path(path)
             place.write_bytes(content)
             return SampledRates(load(place), name)
 

@@ -515,10 +515,7 @@ class Dataset(Mapping[str, SampledRates]):
             table = samples.to_arrow().replace_schema_metadata(None)
             values = {**dict.fromkeys(keys, ""), NODE: samples.node, **self.partition(name)}
             for key, value in values.items():
-                column = pa.DictionaryArray.from_arrays(
-                    pa.repeat(pa.scalar(0, pa.int32()), len(table)), pa.array([value], pa.string())
-                )
-                table = table.append_column(key, column)
+                table = table.append_column(key, pa.repeat(value, len(table)).dictionary_encode())
             tables.append(table)
         return pa.concat_tables(tables).unify_dictionaries()
 

@@ -93,9 +93,7 @@ class Events(_Items[Event]):
         return {
             "time": [event.time_ns for event in self._items],
             "uncertainty_seconds": [event.uncertainty_ns / SECOND_NS for event in self._items],
-            "kind": [event.kind for event in self._items],
-            "subject": [event.subject for event in self._items],
-            "text": [event.text for event in self._items],
+            **{name: [getattr(event, name) for event in self._items] for name in ("kind", "subject", "text")},
         }
 
     def __repr__(self) -> str:
@@ -109,9 +107,7 @@ class Jobs(_Items[JobRecord]):
         claims = [record.job.claim for record in self._items]
         return {
             "job_id": [claim.id for claim in claims],
-            "scheduler": [claim.scheduler for claim in claims],
-            "name": [claim.name for claim in claims],
-            "namespace": [claim.namespace for claim in claims],
+            **{name: [getattr(claim, name) for claim in claims] for name in ("scheduler", "name", "namespace")},
             "ports": [[str(port) for port in record.job.ports] for record in self._items],
             "began": [record.began_ns for record in self._items],
             "began_uncertainty_seconds": [record.began_uncertainty_ns / SECOND_NS for record in self._items],

@@ -23,7 +23,7 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import count_text, elapsed_text, size_text, split_lines
 from ibpulse.base.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS, SECOND_NS, format_duration
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Counts, Floats, Rows
 from ibpulse.core.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.core.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 
@@ -90,18 +90,19 @@ def read_log(path: Path, columns: LogColumns) -> list[PortLog]:
         names = _column_names(path)
         wide = _wide_columns(path, names, columns)
         wanted = [columns.time, *([columns.port] if columns.port else [])]
-        wanted += [name for pair in wide.values() for name in pair if name]
-        _check_columns(path, names, wanted)
         numbers = [name for pair in wide.values() for name in pair if name]
+        wanted += numbers
+        if missing := [name for name in wanted if name not in names]:
+            _refuse(path, f"has no column {', '.join(missing)}", f"it has {_listed(names)}")
         table = _read_table(path, list(dict.fromkeys(wanted)), numbers)
         if not table.num_rows:
             _refuse(path, "has no row", "log for longer")
         time_ns = _times(path, table, columns)
-        logs = []
-        for name, rows in _rows_of_ports(path, table, columns):
-            for port, pair in wide.items():
-                logs.append(_port_log(path, name or port, rows, time_ns, table, pair))
-        return logs
+        return [
+            _port_log(path, name or port, rows, time_ns, table, pair)
+            for name, rows in _rows_of_ports(path, table, columns)
+            for port, pair in wide.items()
+        ]
 
 
 def _wide_columns(path: Path, names: Sequence[str], columns: LogColumns) -> dict[str, tuple[str, str]]:
@@ -124,12 +125,6 @@ def _wide_columns(path: Path, names: Sequence[str], columns: LogColumns) -> dict
         shown = " or ".join(pattern for pattern in patterns if pattern)
         _refuse(path, f"has no column like {shown}", f"it has {_listed(names)}")
     return {port: (pair[0], pair[1]) for port, pair in found.items()}
-
-
-def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        _refuse(path, f"has no column {', '.join(missing)}", f"it has {_listed(names)}")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -259,21 +254,14 @@ def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tupl
     yield from zip(names, np.split(order, ends), strict=True)
 
 
-def _port_log(
-    path: Path,
-    name: str,
-    rows: Rows,
-    time_ns: Counts,
-    table: Any,
-    pair: tuple[str, str],
-) -> PortLog:
+def _port_log(path: Path, name: str, rows: Rows, time_ns: Counts, table: Any, pair: tuple[str, str]) -> PortLog:
     rows = rows[np.argsort(time_ns[rows], kind="stable")]
     times = time_ns[rows]
     twice = np.flatnonzero(np.diff(times) == 0)
     if len(twice):
         _refuse(path, f"has two rows of {name} at {int(times[twice[0]])} ns", "remove one, or name the port's column")
-    values = [_numbers(path, table, column)[rows] if column else None for column in pair]
-    return PortLog(name, times, (values[0], values[1]))
+    transmit, receive = (_numbers(path, table, column)[rows] if column else None for column in pair)
+    return PortLog(name, times, (transmit, receive))
 
 
 def _numbers(path: Path, table: Any, name: str) -> npt.NDArray[Any]:
@@ -345,15 +333,6 @@ class GridOptions:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spans:
-    """Bytes of one direction of a port between each two instants; `known` marks the spans with data."""
-
-    time_ns: Counts
-    moved: Floats
-    known: Bools
-
-
 def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions) -> Recording:
     """The recording of the ports of a log; its first interval begins at the first sample.
 
@@ -364,8 +343,11 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
         ValueError: there are fewer than two samples or a negative amount, or the grid would be too long, or nearly
             empty.
     """
-    typical_ns = _typical_distance(logs)
-    interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
+    distances_ns = np.concatenate([np.diff(log.time_ns) for log in logs])
+    if not distances_ns.size:
+        raise ValueError("has fewer than two samples of each port; log for longer")
+    typical_ns = int(np.median(distances_ns))
+    interval_ns = options.interval_ns or _suggest_interval(distances_ns, typical_ns)
     longest_ns = options.longest_gap_ns or MAX_GAP * max(typical_ns, interval_ns)
     start_ns = min(int(log.time_ns[0]) for log in logs)
     ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
@@ -385,8 +367,8 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     for row, log in enumerate(logs):
         for way, values in enumerate(log.values):
             if values is not None:
-                spans = _spans(log, values, columns, longest_ns)
-                rates[row, way] = _on_grid(spans, start_ns, edges) * (SECOND_NS / interval_ns)
+                moved = _on_grid(log, values, columns, longest_ns, start_ns + edges)
+                rates[row, way] = moved * (SECOND_NS / interval_ns)
                 seconds[row, way] = np.where(np.isnan(rates[row, way]), 0.0, interval_ns / SECOND_NS)
     ports = tuple(_port(log, columns, options) for log in logs)
     meta = RecordingMeta(options.host, interval_ns, ports, SOURCE, options.reason)
@@ -403,17 +385,9 @@ def _check_coverage(logs: Sequence[PortLog], length_ns: int, longest_ns: int) ->
         )
 
 
-def _typical_distance(logs: Sequence[PortLog]) -> int:
-    distances = [np.diff(log.time_ns) for log in logs if len(log.time_ns) > 1]
-    if not distances:
-        raise ValueError("has fewer than two samples of each port; log for longer")
-    return int(np.median(np.concatenate(distances)))
-
-
-def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
+def _suggest_interval(distances_ns: Counts, typical_ns: int) -> int:
     """The distance of a regular log in three digits; otherwise 1, 2 or 5 times a power of ten, about that or longer."""
-    distances = np.concatenate([np.diff(log.time_ns) for log in logs])
-    low, high = np.quantile(distances, [0.1, 0.9])
+    low, high = np.quantile(distances_ns, [0.1, 0.9])
     if high - low <= REGULAR * typical_ns:
         digit = _power_of_ten(typical_ns, 2)
         return min(MAX_INTERVAL_NS, round(typical_ns / digit) * digit)
@@ -427,13 +401,16 @@ def _power_of_ten(value: int, below: int = 0) -> int:
     return int("1" + "0" * max(0, len(str(value)) - 1 - below))
 
 
-def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, longest_ns: int) -> _Spans:
-    time_ns, numbers = log.time_ns, np.asarray(values)
+def _on_grid(log: PortLog, numbers: npt.NDArray[Any], columns: LogColumns, longest_ns: int, edges_ns: Counts) -> Floats:
+    """Bytes of one direction between each two edges; NaN if any part of that time is missing."""
+    time_ns = log.time_ns
     missing = np.isnan(numbers) if numbers.dtype.kind == "f" else np.zeros(len(numbers), dtype=np.bool_)
     counting = not (columns.since_before or columns.is_rate)
     if counting:
         # the counter continues across missing reads
-        time_ns, numbers, missing = time_ns[~missing], numbers[~missing], missing[~missing]
+        time_ns, numbers = time_ns[~missing], numbers[~missing]
+    if len(time_ns) < 2:
+        return np.full(len(edges_ns) - 1, np.nan)
     distance = np.diff(time_ns)
     moved = np.diff(numbers) if counting else numbers[1:]
     if columns.is_rate:
@@ -442,16 +419,10 @@ def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, l
         raise ValueError(f"has a negative amount of {log.name}; if the column counts, leave --since-before out")
     # a counter that dropped was reset, and the bytes before the reset are unknown
     known = (distance <= longest_ns) & (moved >= 0)
-    return _Spans(time_ns, np.where(known, moved, 0.0) * columns.scale, known)
-
-
-def _on_grid(spans: _Spans, start_ns: int, edges: Counts) -> Floats:
-    """Bytes between each two edges (ns after the start); NaN if any part of that time is missing."""
-    if len(spans.time_ns) < 2:
-        return np.full(len(edges) - 1, np.nan)
-    at = (spans.time_ns - start_ns).astype(np.float64)
-    running = np.concatenate(([0.0], np.cumsum(spans.moved)))
-    unknown = np.concatenate(([0.0], np.cumsum(np.where(spans.known, 0.0, np.diff(at)))))
+    # exact as floats after the first edge
+    at, edges = ((times - edges_ns[0]).astype(np.float64) for times in (time_ns, edges_ns))
+    running = np.concatenate(([0.0], np.cumsum(np.where(known, moved, 0.0) * columns.scale)))
+    unknown = np.concatenate(([0.0], np.cumsum(np.where(known, 0.0, np.diff(at)))))
     bytes_moved = np.diff(np.interp(edges, at, running))
     inside = (edges[:-1] >= at[0]) & (edges[1:] <= at[-1])
     # half a nanosecond: times are whole ones

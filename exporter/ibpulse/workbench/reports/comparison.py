@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ibpulse.base.document import members_of
 from ibpulse.base.text import NOT_KNOWN, statistic_text
 from ibpulse.core.statistics.recorded import MIN_UNITS, STRONG_CORRELATION
 from ibpulse.workbench.reports.rows import ReportRow, brief_rows, rows
@@ -46,9 +47,8 @@ class RatioChange:
 class StepComparison:
     """The steps of two runs, and the verdict on the change.
 
-    `saved_seconds` per step is negative if steps got longer.
-    `claim_seconds` is the claimed saving, or else the measured one; it is `possible` by overlap alone if the
-    rails were busy for at least that long, and `doubtful` if the bytes need less time at the line rate.
+    The saving is `possible` by overlap alone if the rails were busy for at least that long, and `doubtful` if the bytes
+    need less time at the line rate.
     """
 
     before: WholeSteps
@@ -56,11 +56,23 @@ class StepComparison:
     options: ReportOptions
     seconds: RatioChange
     moved_bytes: RatioChange
-    saved_seconds: float
-    claim_seconds: float
-    claimed: bool
     outcome: Outcome
     reason: str
+
+    @property
+    def saved_seconds(self) -> float:
+        """The measured saving per step, negative if steps got longer."""
+        return self.before.seconds - self.after.seconds
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a saving was claimed."""
+        return self.options.claim_seconds > 0
+
+    @property
+    def claim_seconds(self) -> float:
+        """The claimed saving per step, or else the measured one."""
+        return self.options.claim_seconds or self.saved_seconds
 
     @property
     def possible(self) -> bool:
@@ -77,20 +89,8 @@ def compare_steps(before: WholeSteps, after: WholeSteps, options: ReportOptions)
     """Compare the steps of a job before and after a change."""
     seconds = _relative(before, after, "seconds", options.level)
     moved = _relative(before, after, "moved_bytes", options.level)
-    saved = before.seconds - after.seconds
     outcome, reason = _find_outcome(before, after, seconds, moved, options)
-    return StepComparison(
-        before=before,
-        after=after,
-        options=options,
-        seconds=seconds,
-        moved_bytes=moved,
-        saved_seconds=saved,
-        claim_seconds=options.claim_seconds or saved,
-        claimed=options.claim_seconds > 0,
-        outcome=outcome,
-        reason=reason,
-    )
+    return StepComparison(before, after, options, seconds, moved, outcome, reason)
 
 
 def _relative(
@@ -148,10 +148,7 @@ def _steps(run: WholeSteps) -> dict[str, Any]:
         "steps": run.count,
         "step_seconds": run.seconds,
         "step_bytes": run.moved_bytes,
-        "sent_bytes": run.sent_bytes,
-        "silent_share": run.silent_share,
-        "busy_seconds": run.busy_seconds,
-        "least_wire_seconds": run.least_wire_seconds,
+        **members_of(run, "sent_bytes", "silent_share", "busy_seconds", "least_wire_seconds"),
         "line_rate_bytes_per_second": run.line_bytes_per_second,
         "correlation": run.correlation,
         "steps_resampled_together": run.group,

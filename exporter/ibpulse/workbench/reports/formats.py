@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.base import document
-from ibpulse.base.document import Section, align_rows, wrap
+from ibpulse.base.document import Section, align_rows, members_of, wrap
 from ibpulse.base.text import escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
-from ibpulse.core.events.event import state_to_json
 from ibpulse.core.jobs import JobRecord
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
@@ -41,19 +40,11 @@ def render_json(report: Report) -> str:
     members = {
         "missing": table.missing_text(report),
         "options": {
-            "trim": options.trim,
-            "active_bytes_per_second": options.active_bytes_per_second,
+            **members_of(options, "trim", "active_bytes_per_second"),
             "timescales_seconds": [scale / SECOND_NS for scale in options.timescales_ns],
-            "least_change": options.least_change,
-            "level": options.level,
-            "resamples": options.resamples,
-            "seed": options.seed,
-            "gpu_active": list(options.gpu_active),
+            **members_of(options, "least_change", "level", "resamples", "seed", "gpu_active"),
         },
-        "rows": [
-            {name: getattr(row, name) for name in ("key", "section", "label", "unit", "definition")}
-            for row in report.rows
-        ],
+        "rows": [members_of(row, "key", "section", "label", "unit", "definition") for row in report.rows],
         "recordings": [_recording(report, name, run) for name, run in zip(report.names, report.runs, strict=True)],
         "changes": [
             {"base": report.names[0], "name": name, "level_of_each": changes.level, "values": changes.by_key}
@@ -76,12 +67,7 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
     return {
         "name": name,
         "file": str(run.path),
-        "host": run.meta.host,
-        "source": run.meta.source,
-        "reason": run.meta.reason,
-        "labels": dict(run.meta.labels),
-        "complete": run.meta.complete,
-        "simulated": run.meta.simulated,
+        **members_of(run.meta, "host", "source", "reason", "labels", "complete", "simulated"),
         "interval_seconds": run.meta.interval_ns / SECOND_NS,
         "begin": _instant(run.start_ns),
         "end": _instant(run.end_ns),
@@ -91,18 +77,13 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "resampled": {"unit": run.units or None, "count": run.unit_count, "mean_seconds": run.unit_seconds},
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,
-        "ports": run.ports,
-        "compared": run.compared,
+        **members_of(run, "ports", "compared"),
         "jobs": [_job(record) for record in run.jobs],
         "jobs_left_out": run.meta.jobs_left_out,
         "events": [_event(event) for event in run.events],
-        "events_left_out": run.events_left_out,
-        "merged_samples": run.merged_samples,
-        "assumed_rates": list(run.assumed_rates),
-        "limits": run.limits.signs,
-        "limit_remarks": run.limits.remarks,
-        "phases": [_phase(run, phase) for phase in run.phases.phases],
-        "phase_remarks": list(run.phases.remarks),
+        **members_of(run, "events_left_out", "merged_samples", "assumed_rates", "limits", "limit_remarks"),
+        "phases": [_phase(run, phase) for phase in run.phases],
+        "phase_remarks": run.phase_remarks,
     }
 
 
@@ -113,9 +94,7 @@ def _phase(run: Run, phase: Phase) -> dict[str, Any]:
         "begin": _instant(run.start_ns + phase.first * interval_ns),
         "end": _instant(run.start_ns + phase.end * interval_ns),
         "uncertainty_seconds": phase.uncertainty * interval_ns / SECOND_NS,
-        "certain": phase.certain,
-        "doubt": phase.doubt,
-        "silent_seconds": phase.silent_seconds,
+        **members_of(phase, "certain", "doubt", "silent_seconds"),
         "transmitted_bytes": phase.transmitted,
         "received_bytes": phase.received,
     }
@@ -145,12 +124,7 @@ def _event(event: Event) -> dict[str, Any]:
     return {
         "time": _instant(event.time_ns),
         "uncertainty_seconds": event.uncertainty_ns / SECOND_NS,
-        "kind": event.kind,
-        "subject": event.subject,
-        "text": event.text,
-        "before": event.before and state_to_json(event.before),
-        "after": event.after and state_to_json(event.after),
-        "details": dict(event.details),
+        **members_of(event, "kind", "subject", "text", "before", "after", "details"),
     }
 
 
@@ -214,8 +188,13 @@ def render_page(
     return document.render_page(
         ", ".join(report.names),
         TEMPLATE,
-        traces=[(f"{name}.perfetto.gz", _trace_url(each, ports)) for name, each in named if _is_short(each)],
-        picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
+        traces=[
+            (f"{name}.perfetto.gz", _data_url("application/gzip", _trace(each, ports)))
+            for name, each in named
+            if each.bytes_per_second.size <= MAX_TRACED
+        ],
+        picture=picture
+        and (_data_url("image/png", picture.light), _data_url("image/png", picture.dark), picture.caption),
         warnings=table.warnings(report),
         abouts=[table.about(run) for run in report.runs],
         columns=table.columns(report),
@@ -229,17 +208,12 @@ def render_page(
     )
 
 
-def _is_short(recording: Recording) -> bool:
-    return recording.bytes_per_second.size <= MAX_TRACED
+def _trace(recording: Recording, ports: Sequence[str]) -> bytes:
+    return gzip.compress(b"".join(write_trace([TracedNode(recording.meta, [recording], ports)])), mtime=0)
 
 
-def _trace_url(recording: Recording, ports: Sequence[str]) -> str:
-    trace = b"".join(write_trace([TracedNode(recording.meta, [recording], ports)]))
-    return f"data:application/gzip;base64,{base64.b64encode(gzip.compress(trace, mtime=0)).decode()}"
-
-
-def _inline(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def _data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def render_text(report: Report) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ibpulse.base.document import Section, finite
+from ibpulse.base.document import Section, finite, members_of
 from ibpulse.base.text import (
     NOT_KNOWN,
     count_text,
@@ -362,7 +362,7 @@ def _unexplained(value: ComparedValue) -> str:
     found = value.unexplained
     if found is None:
         return NOT_KNOWN
-    text = range_text(found, lambda one: _signed(one, value.unit))
+    text = range_text(found, lambda one: f"{'+' if one > 0 else ''}{_text(one, value.unit)}")
     # shares of a share or of a CV say nothing
     if value.unit in ("ratio", "number") or not value.measured:
         return text
@@ -370,19 +370,12 @@ def _unexplained(value: ComparedValue) -> str:
     return f"{text} ({range_text(parts, lambda one: f'{100 * one:+.2f} %')})"
 
 
-def _signed(value: float, unit: str) -> str:
-    return ("+" if value > 0 else "") + _text(value, unit)
-
-
 def comparison_json(compared: ModelComparison) -> dict[str, Any]:
     """The comparison for JSON; values that are not predicted or not measured are null."""
     measured = compared.measured
     return {
         "recording": measured.name,
-        "host": measured.host,
-        "simulated": measured.simulated,
-        "window_seconds": measured.window_seconds,
-        "observed_ratio": measured.observed_ratio,
+        **members_of(measured, "host", "simulated", "window_seconds", "observed_ratio"),
         "step_seconds": compared.step_seconds,
         "whole_steps": measured.whole_steps,
         "headers": compared.headers,
@@ -396,11 +389,4 @@ def comparison_json(compared: ModelComparison) -> dict[str, Any]:
 
 
 def _value_json(value: ComparedValue) -> dict[str, Any]:
-    return {
-        "key": value.key,
-        "unit": value.unit,
-        "predicted": value.predicted,
-        "measured": value.measured,
-        "unexplained": value.unexplained,
-        "indicative": value.indicative,
-    }
+    return members_of(value, "key", "unit", "predicted", "measured", "unexplained", "indicative")

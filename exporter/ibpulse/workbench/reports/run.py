@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,25 +41,21 @@ from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.core.statistics.verdict import Moment, judge
 from ibpulse.workbench.reports.rows import STEPS, ReportRow, Value, rows
-from ibpulse.workbench.reports.span import Outside, ReportOptions, ReportSpan, choose_window, series_of
+from ibpulse.workbench.reports.span import (
+    Outside,
+    ReportOptions,
+    ReportSpan,
+    choose_window,
+    rows_in_state,
+    series_of,
+)
 
 LINK_EVENTS = frozenset({"link-down", "link-up", "link-flap", "appeared", "disappeared", "unreadable", "readable"})
 """Events within whose uncertainty the link of a port may have been down."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPhases:
-    """The phases of a recorded span; samples are its own. `remarks` are sentences on those that cannot be known."""
-
-    phases: tuple[Phase, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-NO_PHASES: RecordedPhases = RecordedPhases()
-
-
-def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> RecordedPhases:
-    """The phases of the covered part of a recording."""
+def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> tuple[tuple[Phase, ...], tuple[str, ...]]:
+    """The phases of the covered part of a recording, whose samples they count, and remarks on unknown ones."""
     series, recording = chosen.series, chosen.recording
     storage = _sum_storage(recording)
     traffic = PhaseTraffic(
@@ -78,24 +75,17 @@ def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> Recor
     if storage is None:
         remarks.append("No port for storage was recorded, so checkpoints are not shown.")
     remarks.append(_judge_end(recording, series, storage, active_bytes_per_second))
-    return RecordedPhases(phases, tuple(filter(None, remarks)))
+    return phases, tuple(filter(None, remarks))
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedLimits:
-    """The signs of what limited the rails of a recorded span, and remarks on what their counters cannot tell."""
-
-    signs: tuple[Limit, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-NO_LIMITS: RecordedLimits = RecordedLimits()
 # of fewer whole bursts, the two at the ends, which are cut off, would be too large a part
 MIN_BURSTS = 20
 
 
-def describe_limits(chosen: ReportSpan, active_bytes_per_second: float, span: SpanStatistics) -> RecordedLimits:
-    """The signs of the covered part of a recording, per step if it has steps, or else per burst if it has many."""
+def describe_limits(
+    chosen: ReportSpan, active_bytes_per_second: float, span: SpanStatistics
+) -> tuple[list[Limit], list[str]]:
+    """The signs of what limited the rails, per step, or else per burst if there are many, and remarks on them."""
     names = chosen.series.rails.names
     rows = [row for row, port in enumerate(chosen.recording.meta.ports) if str(port.id) in names]
     found = find_recorded_signs(chosen.recording, rows, active_bytes_per_second)
@@ -104,8 +94,7 @@ def describe_limits(chosen: ReportSpan, active_bytes_per_second: float, span: Sp
         units, unit = chosen.recording.ticks * span.series.interval_seconds / step, "step"
     elif span.bursts.count >= MIN_BURSTS:
         units, unit = float(span.bursts.count), "burst"
-    signs = describe_signs(found, units, unit)
-    return RecordedLimits(tuple(signs), tuple(group_limit_remarks(found)))
+    return describe_signs(found, units, unit), group_limit_remarks(found)
 
 
 def _judge_end(recording: Recording, series: RailSeries, storage: Floats | None, active: float) -> str:
@@ -139,12 +128,7 @@ def _sum_rails(series: RailSeries) -> Floats:
 
 def _sum_storage(recording: Recording) -> Floats | None:
     """Transmit and receive of all storage ports: (2, samples); None without any."""
-    states, ports = recording.states, recording.meta.ports
-    rows = [
-        row
-        for row, port in enumerate(ports)
-        if any(span.state and span.state.role == STORAGE for span in states.spans(str(port.id), 0, recording.ticks))
-    ]
+    rows = rows_in_state(recording, lambda state: state.role == STORAGE, 0, recording.ticks)
     if not rows:
         return None
     series = series_of(recording, rows)
@@ -261,7 +245,7 @@ class Run:
     means of several samples, because one was above the line rate. `assumed_rates` are the rails whose rate the line
     rate assumes at any sample. The samples of `phases` count from `start_ns` on. `jobs` are those of the covered part.
     `compared` are the groups of ports whose traffic is compared. `steps` are the whole steps, to compare with those of
-    another run.
+    another run. `limits` are signs of what limited the rails.
     """
 
     path: Path
@@ -281,10 +265,12 @@ class Run:
     events_left_out: int = 0
     merged_samples: int = 0
     assumed_rates: tuple[str, ...] = ()
-    phases: RecordedPhases = NO_PHASES
+    phases: tuple[Phase, ...] = ()
+    phase_remarks: tuple[str, ...] = ()
     jobs: tuple[JobRecord, ...] = ()
     compared: tuple[ComparedPorts, ...] = ()
-    limits: RecordedLimits = NO_LIMITS
+    limits: Sequence[Limit] = ()
+    limit_remarks: Sequence[str] = ()
 
     @property
     def missing_ratio(self) -> float:
@@ -310,10 +296,12 @@ def describe_run(
     values = {row.key: _value(row, span) for row in table}
     # a seed per position: the same one would resample two runs alike
     spreads = _spreads(span, table, values, options.resamples, np.random.default_rng((options.seed, place)))
-    window, interval_seconds = chosen.recording, span.series.interval_seconds
+    window, interval_seconds, rails = chosen.recording, span.series.interval_seconds, span.series.rails
     lengths = span.units.sums[:, DURATION]
     start_ns = window.start_ns - window.meta.interval_ns
     jobs = _covered_jobs(recording.meta, start_ns, window.end_ns)
+    phases, phase_remarks = describe_phases(chosen, options.active_bytes_per_second)
+    limits, limit_remarks = describe_limits(chosen, options.active_bytes_per_second, span)
     return Run(
         path=path,
         meta=recording.meta,
@@ -331,11 +319,13 @@ def describe_run(
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
         merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
-        assumed_rates=_assumed_rates(span),
-        phases=describe_phases(chosen, options.active_bytes_per_second),
+        assumed_rates=tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1))),
+        phases=phases,
+        phase_remarks=phase_remarks,
         jobs=jobs,
         compared=_compared(span),
-        limits=describe_limits(chosen, options.active_bytes_per_second, span),
+        limits=limits,
+        limit_remarks=limit_remarks,
     )
 
 
@@ -343,11 +333,11 @@ def _whole_steps(span: SpanStatistics, resamples: int, rng: np.random.Generator)
     lengths, own = span.step_sums[:, DURATION], describe_steps(span.step_sums.sum(axis=0))
     correlation = lag_correlation(lengths) if len(lengths) > 1 else math.nan
     group = group_size(max(1, len(lengths)), 0.0 if math.isnan(correlation) else correlation)
-    drawn = resample(span.step_sums, resamples, rng, size=group)
     spreads = {}
-    if drawn is not None:
+    if drawn := resample(span.step_sums, resamples, rng, size=group):
         found = describe_steps(drawn.sums)
-        spreads = {"seconds": found.seconds, "moved_bytes": found.moved_bytes}
+        values = {"seconds": found.seconds, "moved_bytes": found.moved_bytes}
+        spreads = {key: Spread(replicates, drawn.groups) for key, replicates in values.items()}
     sent = _sent_bytes(span.step_sums.sum(axis=0))
     line = span.line / max(1, sum(span.series.recorded))
     # unknown if the counters do not resolve samples, which then look active
@@ -363,7 +353,7 @@ def _whole_steps(span: SpanStatistics, resamples: int, rng: np.random.Generator)
         line_bytes_per_second=line,
         correlation=correlation,
         group=group,
-        spreads={key: Spread(replicates, drawn.groups) for key, replicates in spreads.items() if drawn},
+        spreads=spreads,
     )
 
 
@@ -438,11 +428,6 @@ def _scatter(
     return found
 
 
-def _assumed_rates(span: SpanStatistics) -> tuple[str, ...]:
-    rails = span.series.rails
-    return tuple(rails.names[row] for row in np.flatnonzero(are_assumed(rails.line_rates).any(axis=1)))
-
-
 def _compared(span: SpanStatistics) -> tuple[ComparedPorts, ...]:
     rails, interval_seconds = span.series.rails, span.series.interval_seconds
     return tuple(
@@ -454,31 +439,13 @@ def _compared(span: SpanStatistics) -> tuple[ComparedPorts, ...]:
 
 
 def _ports(span: SpanStatistics, jobs: Sequence[JobRecord]) -> tuple[PortLine, ...]:
-    balance = span.balance
+    balance, rails = span.balance, span.series.rails
     owners: dict[str, dict[str, None]] = {}
     for record in jobs:
         for port in (port for holding in record.holdings for port in holding.ports):
             owners.setdefault(str(port), {})[record.job.claim.id] = None
-    columns = zip(
-        span.series.rails.names,
-        span.rail_means,
-        balance.share,
-        balance.ratio,
-        balance.idle,
-        balance.slow,
-        np.count_nonzero(~span.series.rails.up, axis=1) * span.series.interval_seconds,
-        strict=True,
-    )
-    return tuple(
-        PortLine(
-            name,
-            finite(float(mean)),
-            finite(float(share)),
-            finite(float(ratio)),
-            bool(idle),
-            bool(slow),
-            float(down),
-            tuple(owners.get(name, ())),
-        )
-        for name, mean, share, ratio, idle, slow, down in columns
-    )
+    down = np.count_nonzero(~rails.up, axis=1) * span.series.interval_seconds
+    shares = (map(finite, values.tolist()) for values in (span.rail_means, balance.share, balance.ratio))
+    states = (values.tolist() for values in (balance.idle, balance.slow, down))
+    jobs_of = (tuple(owners.get(name, ())) for name in rails.names)
+    return tuple(starmap(PortLine, zip(rails.names, *shares, *states, jobs_of, strict=True)))

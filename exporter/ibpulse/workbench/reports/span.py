@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.events.port_history import StateSpan
 from ibpulse.core.jobs import Key
+from ibpulse.core.model import PortState
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.core.recordings.recording import SampleTimes, trace_holdings, trace_owners
 from ibpulse.core.statistics.balance import group_rails
@@ -112,10 +113,8 @@ def choose_window(path: Path, recording: Recording, options: ReportOptions, outs
 
 
 def _choose_ports(path: Path, recording: Recording, options: ReportOptions, outside: Outside) -> list[int]:
-    ports = recording.meta.ports
     if not options.ports:
-        states, begin, end = recording.states, -outside[0], recording.ticks + outside[1]
-        rails = [row for row, port in enumerate(ports) if _is_rail(states.spans(str(port.id), begin, end))]
+        rails = rows_in_state(recording, lambda state: state.rail, -outside[0], recording.ticks + outside[1])
         if not rails:
             raise RecordingError(f"recording {path} has no rail; choose ports with --port: it has {_names(recording)}")
         return rails
@@ -125,8 +124,14 @@ def _choose_ports(path: Path, recording: Recording, options: ReportOptions, outs
     return chosen
 
 
-def _is_rail(spans: Sequence[StateSpan]) -> bool:
-    return any(span.state is not None and span.state.rail for span in spans)
+def rows_in_state(recording: Recording, test: Callable[[PortState], bool], begin: int, end: int) -> list[int]:
+    """The rows of the ports with a state that passes the test, at any sample from `begin` to before `end`."""
+    states = recording.states
+    return [
+        row
+        for row, port in enumerate(recording.meta.ports)
+        if any(span.state and test(span.state) for span in states.spans(str(port.id), begin, end))
+    ]
 
 
 def _names(recording: Recording) -> str:

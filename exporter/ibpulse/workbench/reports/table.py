@@ -109,13 +109,12 @@ def sections(report: Report) -> tuple[TableSection, ...]:
         TableSection(title, tuple(_line(report, row) for row in rows))
         for title, rows in groupby(report.rows, key=lambda row: row.section)
     ]
-    return tuple(found) if report.options.brief else (*found, *_step_sections(report), _port_section(report))
-
-
-def _step_sections(report: Report) -> Iterator[TableSection]:
+    if report.options.brief:
+        return tuple(found)
     if report.steps:
         lines = [Line(label, text, tuple(map(Cell, cells))) for label, text, *cells in step_rows(report.steps)]
-        yield TableSection("Steps, before and after", tuple(lines))
+        found.append(TableSection("Steps, before and after", tuple(lines)))
+    return (*found, _port_section(report))
 
 
 def _line(report: Report, row: ReportRow) -> Line:
@@ -201,8 +200,8 @@ def moment_sections(report: Report) -> Iterator[Section]:
     """
     named = tuple(zip(report.names, report.runs, strict=True))
     for name, run in named:
-        if run.limits.signs:
-            lines = [f"{text}." for text in (*(limit.text for limit in run.limits.signs), *run.limits.remarks)]
+        if run.limits:
+            lines = [f"{text}." for text in (*(limit.text for limit in run.limits), *run.limit_remarks)]
             yield Section(f"What limited transmit of {name}", lines=[*lines, CANNOT_KNOW])
     if report.options.brief:
         return
@@ -249,10 +248,9 @@ def _doubt(event: Event) -> str:
 def _phase_lines(run: Run) -> list[str]:
     lines = [
         _moment(run, run.start_ns + phase.first * run.meta.interval_ns, phase_text(phase, run.meta.interval_ns))
-        for phase in run.phases.phases[:MAX_MOMENTS]
+        for phase in run.phases[:MAX_MOMENTS]
     ]
-    none = [] if run.phases.phases else ["None found."]
-    return [*lines, *none, *_more(len(run.phases.phases), " phases"), *run.phases.remarks]
+    return [*(lines or ["None found."]), *_more(len(run.phases), " phases"), *run.phase_remarks]
 
 
 def phase_text(phase: Phase, interval_ns: int) -> str:

@@ -130,8 +130,9 @@ def _listed(name: str, entry: object, place: str, wrong: list[str]) -> dict[str,
         return {str(device): FAULTS[name].default for device in entry}
     if isinstance(entry, dict):
         bad = {device: value for device, value in entry.items() if not _in_range(name, value)}
+        wanted = FAULTS[name].unit or "1, or list the device"
         wrong += [
-            f"{place}: {name}: {device}: {json.dumps(value)} is not valid; give {_wanted(name)}"
+            f"{place}: {name}: {device}: {json.dumps(value)} is not valid; give {wanted}"
             for device, value in bad.items()
         ]
         return {device: float(value) for device, value in entry.items() if device not in bad}
@@ -145,10 +146,6 @@ def _in_range(name: str, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value <= 1 if name in SHARES else value > 0
-
-
-def _wanted(name: str) -> str:
-    return FAULTS[name].unit or "1, or list the device"
 
 
 def _combine(named: Mapping[str, float]) -> DeviceFaults:

@@ -56,17 +56,17 @@ class RingMember:
         step = self.workload.step(rng)
         durations, rates = step.durations_ns, step.rates_bytes_per_second
         busy = rates > 0
-        durations = np.where(busy, np.rint(durations * self._slowness()), durations).astype(np.int64)
+        # of a burst, for the same bytes as with equal shares
+        slowness = float(self.workload.weights(self.rails).sum() / self.weights(self.rails).sum())
+        durations = np.where(busy, np.rint(durations * slowness), durations).astype(np.int64)
         # without pauses there is no first burst
         if busy.all() or not busy.any():
             return Step(durations, rates)
         first = int(busy.argmax())
-        waits = self._wait(int(durations[first]), float(rates[first]))
+        lasts, carried = self._wait(int(durations[first]), float(rates[first]))
         return Step(
-            *(
-                np.concatenate([old[:first], new, old[first + 1 :]])
-                for old, new in zip((durations, rates), waits, strict=True)
-            )
+            np.concatenate([durations[:first], lasts, durations[first + 1 :]]),
+            np.concatenate([rates[:first], carried, rates[first + 1 :]]),
         )
 
     def _wait(self, burst_ns: int, rate: float) -> tuple[Counts, Floats]:
@@ -84,10 +84,6 @@ class RingMember:
         shares[HOT_RAIL if rails > HOT_RAIL else 0] = 1.0
         weights: Floats = self.workload.weights(rails) * shares[:, None]
         return weights
-
-    def _slowness(self) -> float:
-        """Length of a burst ÷ its length with equal shares, for the same bytes."""
-        return float(self.workload.weights(self.rails).sum() / self.weights(self.rails).sum())
 
 
 class SharedTraffic:

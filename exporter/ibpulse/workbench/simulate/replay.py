@@ -84,15 +84,16 @@ def link_files(port: RecordedPort, state: PortState) -> dict[str, str]:
     physical = "LinkUp" if state.active else "Disabled"
     if state.physical in PHYSICAL_STATES:
         physical = state.physical
-    texts = {
-        f"{folder}/state": f"{STATES[word]}: {word}",
-        f"{folder}/phys_state": f"{PHYSICAL_STATES[physical]}: {physical}",
-        f"{folder}/rate": rate_text(port, rate),
+    facts = {
+        "state": f"{STATES[word]}: {word}",
+        "phys_state": f"{PHYSICAL_STATES[physical]}: {physical}",
+        "rate": rate_text(port, rate),
     }
+    files = tree.text_files(folder, facts)
     if net:
         speed = -1 if rate is None else round(rate * 8 / 1e6)
-        texts |= {f"{net}/operstate": "up" if state.active else "down", f"{net}/speed": str(speed)}
-    return {path: f"{text}\n" for path, text in texts.items()}
+        files |= tree.text_files(net, {"operstate": "up" if state.active else "down", "speed": speed})
+    return files
 
 
 def rate_text(port: RecordedPort, rate: float | None) -> str:

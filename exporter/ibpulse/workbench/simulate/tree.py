@@ -72,7 +72,8 @@ def list_functions(nic_path: str, nic: tuple[str, str, str], numa_node: int, gpu
         nic_path: nic,
     }
     if gpu:
-        port, card = _beside(downstream.name), _next_bus(PurePosixPath(nic_path).name)
+        # the next device on the same bus
+        port, card = downstream.name.replace(":00.", ":01."), _next_bus(PurePosixPath(nic_path).name)
         functions[f"{upstream}/{port}"] = (*SWITCH, BRIDGE_CLASS)
         functions[f"{upstream}/{port}/{card}"] = (*GPU, GPU_CLASS)
     files: dict[str, str] = {}
@@ -91,11 +92,6 @@ def list_bus(files: dict[str, str]) -> dict[str, str]:
     """The links of `bus/pci/devices` to the functions of these files."""
     folders = {PurePosixPath(path).parent for path in files}
     return {f"bus/pci/devices/{folder.name}": f"../../../{folder}" for folder in folders}
-
-
-def _beside(address: str) -> str:
-    """The next device number on the same bus."""
-    return address.replace(":00.", ":01.")
 
 
 def _next_bus(address: str) -> str:
