@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ibpulse.agent.aggregator import Aggregator, Snapshot
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -113,6 +113,12 @@ class Ring:
         return second * self.ticks_per_second + max(
             ticks_to_settle(self.file.interval_ns, 1), self.ticks_per_second // 4
         )
+
+
+def started(path: Path, *ports: Port, options: AggregatorOptions | None = None, **ring: int) -> tuple[Ring, Aggregator]:
+    """An empty ring of these ports, and an aggregator that reads it."""
+    made = Ring.create(path, *ports, **ring)
+    return made, Aggregator(made.reader, options or AggregatorOptions())
 
 
 def update(ring: Ring, aggregator: Aggregator, second: int) -> Snapshot:

@@ -16,7 +16,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
-from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
+from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, started
 
 QUIET = constant(0.0)
 NAMES = tuple(f"mlx5_{number}:1" for number in range(4))
@@ -194,8 +194,7 @@ def play_alone(
     path: Path, seconds: int, transmit: Traffic, receive: Traffic = QUIET, holes: Collection[int] = ()
 ) -> list[JobSnapshot]:
     """The statistics of the job after each second, which all are before it is over."""
-    ring = Ring.create(path, port(NAME), seconds=60)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(path, port(NAME), seconds=60)
     counters, written, found = (1000, 2000), 0, []
     for second in range(1, seconds + 1):
         last = ring.now_after(second)

@@ -18,7 +18,7 @@ from ibpulse.core.model import PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.signature import Features, MoeSaturationOptions, SaturationOptions, SignatureOptions
 from ibpulse.core.statistics.sums import Seconds
-from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
+from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, started, update
 
 IDLE = constant(0.0)
 EIGHT = [f"mlx5_{number}:1" for number in range(8)]
@@ -84,8 +84,13 @@ def test_bursts_and_their_seconds_are_counted_for_each_port(tmp_path: Path) -> N
 
 
 def test_a_run_ends_at_skipped_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False), seconds=20)
-    aggregator = Aggregator(ring.reader, AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS))
+    ring, aggregator = started(
+        tmp_path,
+        port("mlx5_0:1"),
+        port("mlx5_1:1", rail=False),
+        seconds=20,
+        options=AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS),
+    )
     # one burst from before the skipped seconds to after them, and one that begins in them
     rail = (lambda tick: 10e9 if 280 < tick <= 5200 else 0.0, IDLE)
     other = (lambda tick: 10e9 if tick > 300 else 0.0, IDLE)
@@ -113,8 +118,7 @@ def eight(ring: Ring, options: AggregatorOptions | None = None, seconds: int = 1
 
 
 def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, EIGHT))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, *map(port, EIGHT))
     for name in EIGHT:
         flow = (lambda tick: 20e9 if tick <= 800 else 0.0) if name == "mlx5_3:1" else constant(20e9)
         ring.write(name, (flow, flow), 1, 1300)
@@ -177,8 +181,7 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
 
 
 def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"), options=AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
     at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
     assert follow(ring, aggregator, 8, 9).traffic.concluded.step_period_seconds is None
     ring.write("mlx5_0:1", (square(20e9, 60, 90), IDLE), 1001, 3600, start=at_end)
@@ -186,8 +189,7 @@ def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
 
 
 def test_a_node_without_samples_has_no_step(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"))
     assert update(ring, aggregator, 1).traffic.concluded.step_period_score is None
     ring.write("mlx5_0:1", (IDLE, IDLE), 1, 300, holes=range(1, 299))
     follow(ring, aggregator, 1, 2)
@@ -341,8 +343,9 @@ def test_a_slowly_refreshed_counter_has_no_fine_statistics(tmp_path: Path) -> No
 
 
 def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, EIGHT[:2]))
-    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=10 * SECOND_NS))
+    ring, aggregator = started(
+        tmp_path, *map(port, EIGHT[:2]), options=AggregatorOptions(traffic_window_ns=10 * SECOND_NS)
+    )
     ring.write("mlx5_0:1", (square(40e9, 33, 47), square(7e9, 10, 20)), 1, 1600, holes=(700, 701, 900))
     ring.write("mlx5_1:1", (square(40e9, 33, 47), constant(0.05e9)), 1, 1600, resets=(1111,))
     gauges = follow(ring, aggregator, 11, 15)
