@@ -208,24 +208,6 @@ def test_a_node_without_ports_has_a_snapshot(tmp_path: Path) -> None:
     assert (found.ports, found.rails.rails, found.end_tick) == ((), 0, 200)
 
 
-def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) -> None:
-    ring, aggregator = started(tmp_path, port(A), seconds=5)
-    ring.write(A, BUSY, 1, 300)
-    assert update(ring, aggregator, 2).ports[0].directions[0].bytes_total
-    ring.change()
-    update(ring, aggregator, 3)
-    for number in range(at.SLOT_COUNT):
-        ring.file.assign(f"new{number}:1", 4, 1)
-    assert A not in ring.file.slots()
-    ring.change(port("new7:1"))
-    ring.write("new7:1", (constant(0.05e9), IDLE), 301, 400)
-    found = update(ring, aggregator, 4).ports[0]
-    assert found.directions[0].bytes_total == pytest.approx(0.05e9 * 0.99)
-    assert found.observed_seconds == pytest.approx(0.99)
-    assert found.directions[0].windows[1].duty_cycle_ratio == 0.0
-    assert found.directions[0].windows[1].peak_bytes_per_second == pytest.approx(0.05e9)
-
-
 def test_the_sampler_s_own_counts_are_passed_on(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     ring.write(A, BUSY, 1, 300)

@@ -55,6 +55,7 @@ def test_duty_and_active_mean_of_a_square_wave(tmp_path: Path) -> None:
     assert window.duty_cycle_ratio == pytest.approx((1.0 - 0.01) / (5 - 0.01))
     assert window.bandwidth_active_mean_bytes_per_second == pytest.approx(60e9)
     assert window.transmit_bytes_per_second == pytest.approx(40e9 * 0.99 / 4.99)
+    assert window.peak_to_mean_ratio == pytest.approx(4.99 / 0.99)
 
 
 def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> None:

@@ -105,17 +105,6 @@ def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
     assert histogram.total == pytest.approx(99 * 0.45)
 
 
-def test_missing_samples_are_excluded_but_their_bytes_are_counted(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(20e9), IDLE), holes=range(120, 170))
-    assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
-    # 50 ticks were not read, and the tick after them has no rate
-    assert found.observed_seconds == pytest.approx(2.99 - 0.51)
-    window = found.directions[0].windows[0]
-    assert window.peak_bytes_per_second == pytest.approx(20e9)
-    assert (window.duty_cycle_ratio, window.burstiness_cv) == (1.0, pytest.approx(0, abs=1e-6))
-    assert moments_of(found).histogram.cumulative[-1] == 299 - 51
-
-
 def test_an_unread_counter_is_missing_for_the_port_but_not_for_the_other_total(tmp_path: Path) -> None:
     found = sampled(tmp_path, (constant(20e9), constant(10e9)), absent={(tick, 0) for tick in range(101, 201)})
     assert found.observed_seconds == pytest.approx(2.99 - 1.01)
