@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ibpulse.agent.aggregator import Aggregator, Snapshot
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.core.jobs import PlacedJob
 from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -115,6 +116,12 @@ class Ring:
         )
 
 
+def started(path: Path, *ports: Port, options: AggregatorOptions | None = None, **ring: int) -> tuple[Ring, Aggregator]:
+    """An empty ring of these ports, and an aggregator that reads it."""
+    made = Ring.create(path, *ports, **ring)
+    return made, Aggregator(made.reader, options or AggregatorOptions())
+
+
 def update(ring: Ring, aggregator: Aggregator, second: int) -> Snapshot:
     """The snapshot with the seconds before `second`, and the ring's newest tick left as it is."""
     return aggregator.update(ring.fabric, ring.now_after(second))
@@ -125,3 +132,26 @@ def follow(ring: Ring, aggregator: Aggregator, first_second: int, last_second: i
     for second in range(first_second, last_second):
         update(ring, aggregator, second)
     return update(ring, aggregator, last_second)
+
+
+class Player:
+    """A ring to which ports transmit up to a second, as the sampler writes it, and an aggregator that reads it."""
+
+    def __init__(self, path: Path, flows: Mapping[str, Traffic]) -> None:
+        path.mkdir(exist_ok=True)
+        self.flows = dict(flows)
+        self.ring, self.aggregator = started(path, *map(port, flows))
+        self._counters, self._written = dict.fromkeys(flows, (1000, 2000)), 0
+
+    def write(self, second: int) -> int:
+        """The tick at which the seconds before this one are complete."""
+        newest = self.ring.now_after(second)
+        for name, flow in self.flows.items():
+            start = self._counters[name]
+            self._counters[name] = self.ring.write(name, (flow, constant(0.0)), self._written + 1, newest, start=start)
+        self._written = newest
+        return newest
+
+    def play(self, second: int, jobs: Sequence[PlacedJob] | None) -> Snapshot:
+        """The snapshot with the seconds before this one."""
+        return self.aggregator.update(self.ring.fabric, self.write(second), jobs=jobs)

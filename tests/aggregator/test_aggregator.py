@@ -19,7 +19,7 @@ from ibpulse.core.ring.reader import GUARD_TICKS
 from ibpulse.core.statistics.plausible import MAX_BEFORE
 from ibpulse.workbench.simulate.timeline import Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
-from tests.aggregator.rings import MS, Ring, Traffic, constant, follow, port, square, update
+from tests.aggregator.rings import MS, Ring, Traffic, constant, follow, port, square, started, update
 from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play
 
@@ -33,8 +33,7 @@ def peaks_of(found: Snapshot) -> list[float | None]:
 
 
 def test_a_peak_stays_for_exactly_its_window(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     traffic = (lambda tick: 45e9 if tick == 250 else 1e9, IDLE)
     counters = ring.write(A, traffic, 1, 500)
     follow(ring, aggregator, 1, 5)
@@ -47,16 +46,14 @@ def test_a_peak_stays_for_exactly_its_window(tmp_path: Path) -> None:
 
 
 def test_a_second_counts_only_when_it_has_settled(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 300)
     ends = [aggregator.update(ring.fabric, now).end_tick for now in (223, 224, 323, 324)]
     assert ends == [100, 200, 200, 300]
 
 
 def test_a_second_waits_for_the_last_sample_of_a_strided_port(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 300, stride=7)
     # 200 ms, the rest of the stride, and the four samples that may be merged with it
     ends = [aggregator.update(ring.fabric, now).end_tick for now in (253, 254)]
@@ -64,8 +61,7 @@ def test_a_second_waits_for_the_last_sample_of_a_strided_port(tmp_path: Path) ->
 
 
 def test_asking_again_changes_nothing(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 400)
     assert update(ring, aggregator, 3).ports == update(ring, aggregator, 3).ports
 
@@ -104,8 +100,7 @@ def test_an_old_ring_without_a_running_sampler_is_not_aggregated(tmp_path: Path)
 
 
 def test_windows_drain_when_sampling_stops(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 300)
     assert update(ring, aggregator, 3).ports[0].directions[0].windows[0].duty_cycle_ratio == 1.0
     found = follow(ring, aggregator, 4, 13)
@@ -116,8 +111,7 @@ def test_windows_drain_when_sampling_stops(tmp_path: Path) -> None:
 
 
 def test_a_step_of_the_wall_clock_does_not_empty_the_windows(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     counters = ring.write(A, BUSY, 1, 300)
     update(ring, aggregator, 3)
     # an hour too far, before the sampler has begun a segment for it; then all is well again
@@ -131,16 +125,14 @@ def test_a_step_of_the_wall_clock_does_not_empty_the_windows(tmp_path: Path) -> 
 
 
 def test_the_end_is_in_the_wall_time_of_its_segment(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 400)
     ring.file.begin_segment(250, -5000)
     assert update(ring, aggregator, 3).end_wall_ns == (300 + 5000) * 10_000_000
 
 
 def test_a_step_of_the_clock_makes_no_false_rate(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     # the monotonic clock ran 3 ms less than one interval between the last tick before the step and the first after it
     ring.write(A, BUSY, 1, 400, late_ns=lambda tick: -3_000_000 if tick >= 250 else 0)
     ring.file.begin_segment(250, -5000)
@@ -150,8 +142,7 @@ def test_a_step_of_the_clock_makes_no_false_rate(tmp_path: Path) -> None:
 
 
 def test_seconds_lost_from_the_ring_are_skipped_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ring = Ring.create(tmp_path, port(A), seconds=10)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), seconds=10)
     counters = ring.write(A, (lambda tick: 45e9 if tick == 250 else 20e9, IDLE), 1, 300)
     update(ring, aggregator, 3)
     ring.write(A, BUSY, 301, 3300, start=counters)
@@ -172,8 +163,7 @@ def test_seconds_lost_from_the_ring_are_skipped_and_reported(tmp_path: Path, cap
 
 
 def test_a_port_that_left_has_no_values_and_its_totals_continue_when_it_is_back(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A), port(B))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), port(B))
     counters = ring.write(A, BUSY, 1, 200)
     ring.write(B, BUSY, 1, 700)
     update(ring, aggregator, 2)
@@ -192,8 +182,7 @@ def test_a_port_that_left_has_no_values_and_its_totals_continue_when_it_is_back(
 
 
 def test_another_byte_source_restarts_the_count(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, BUSY, 1, 200)
     update(ring, aggregator, 2)
     ring.change(port(A, source="other"))
@@ -204,8 +193,7 @@ def test_another_byte_source_restarts_the_count(tmp_path: Path) -> None:
 
 def test_a_port_without_source_is_only_named(tmp_path: Path) -> None:
     mute = Port(port(B).id, port(B).identity, True, "ACTIVE", 50e9, None, problem="no counters")
-    ring = Ring.create(tmp_path, port(A), mute)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), mute)
     ring.write(A, BUSY, 1, 300)
     found = update(ring, aggregator, 2)
     assert found.ports[1].directions == ()
@@ -213,31 +201,11 @@ def test_a_port_without_source_is_only_named(tmp_path: Path) -> None:
 
 
 def test_a_node_without_ports_has_a_snapshot(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path)
     ring.write("other:1", BUSY, 1, 300)
     ring.fabric = Fabric(notices=("no device",))
     found = update(ring, aggregator, 2)
     assert (found.ports, found.rails.rails, found.end_tick) == ((), 0, 200)
-
-
-def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A), seconds=5)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
-    ring.write(A, BUSY, 1, 300)
-    assert update(ring, aggregator, 2).ports[0].directions[0].bytes_total
-    ring.change()
-    update(ring, aggregator, 3)
-    for number in range(at.SLOT_COUNT):
-        ring.file.assign(f"new{number}:1", 4, 1)
-    assert A not in ring.file.slots()
-    ring.change(port("new7:1"))
-    ring.write("new7:1", (constant(0.05e9), IDLE), 301, 400)
-    found = update(ring, aggregator, 4).ports[0]
-    assert found.directions[0].bytes_total == pytest.approx(0.05e9 * 0.99)
-    assert found.observed_seconds == pytest.approx(0.99)
-    assert found.directions[0].windows[1].duty_cycle_ratio == 0.0
-    assert found.directions[0].windows[1].peak_bytes_per_second == pytest.approx(0.05e9)
 
 
 def test_the_sampler_s_own_counts_are_passed_on(tmp_path: Path) -> None:
@@ -287,8 +255,7 @@ def until(tick: int, bytes_per_second: float = 10e9) -> Traffic:
 
 
 def test_it_is_the_last_sample_above_the_threshold_of_all_rails_together(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
     ring.write("mlx5_0:1", (until(237), QUIET), 1, 500)
     ring.write("mlx5_1:1", (QUIET, until(251, THRESHOLD * 1.1)), 1, 500)
     for second in range(1, 5):
@@ -304,16 +271,14 @@ def test_traffic_from_before_the_start_counts(tmp_path: Path) -> None:
 
 
 def test_it_is_unknown_without_traffic_on_a_rail(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
     ring.write("mlx5_0:1", (constant(THRESHOLD * 0.9), QUIET), 1, 500)
     ring.write("mlx5_1:1", (constant(10e9), QUIET), 1, 500)
     assert update(ring, aggregator, 4).last_traffic_ns is None
 
 
 def test_missing_samples_are_not_traffic(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"))
     ring.write("mlx5_0:1", (constant(10e9), QUIET), 1, 600, holes=range(250, 601))
     assert update(ring, aggregator, 4).last_traffic_ns == 2490 * MS
 

@@ -12,6 +12,7 @@ from ibpulse.agent.aggregator.ports import CounterTotals
 from ibpulse.agent.aggregator.snapshot import PortCounters
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortReadings
 from tests.aggregator.rings import RATE, port
+from tests.tables import for_each
 
 NAME = "ibpulse_symbol_error_total"
 WAIT = "port_xmit_wait"
@@ -34,24 +35,24 @@ def follow(totals: CounterTotals, *readings: CounterReading, of: Port = PORT) ->
     return found
 
 
-def total_after(*readings: CounterReading) -> int:
-    return follow(CounterTotals(), *readings).totals[0].total
-
-
 def stalled(*readings: CounterReading, of: Port = PORT, tick: int | None = 8) -> float | None:
     return follow(CounterTotals(tick), *readings, of=of).stalled_ratio
 
 
-def test_a_total_starts_at_the_value_of_the_counter() -> None:
-    assert total_after(read(70, 0)) == 70
-
-
-def test_a_total_grows_by_the_differences() -> None:
-    assert total_after(read(70, 0), read(75, 5), read(75, 10), read(100, 15)) == 100
-
-
-def test_after_a_reset_the_new_value_is_added() -> None:
-    assert total_after(read(70, 0), read(30, 5), read(35, 10), read(0, 15), read(1, 20)) == 70 + 30 + 5 + 0 + 1
+@for_each(
+    {
+        "starts at the value of the counter": ([read(70, 0)], 70),
+        "grows by the differences": ([read(70, 0), read(75, 5), read(75, 10), read(100, 15)], 100),
+        "grows by the new value after a reset": (
+            [read(70, 0), read(30, 5), read(35, 10), read(0, 15), read(1, 20)],
+            70 + 30 + 5 + 0 + 1,
+        ),
+        "takes a wrap as a reset": ([read(2**32 - 5, 0), read(7, 5)], 2**32 - 5 + 7),
+        "counts a repeated reading once": ([read(70, 0), read(30, 5), read(30, 5), read(30, 5)], 100),
+    }
+)
+def test_a_total(readings: list[CounterReading], total: int) -> None:
+    assert follow(CounterTotals(), *readings).totals[0].total == total
 
 
 def test_the_total_of_another_device_starts_at_its_own_value() -> None:
@@ -62,27 +63,14 @@ def test_the_total_of_another_device_starts_at_its_own_value() -> None:
     assert (found.totals[0].total, found.stalled_ratio) == (1000, None)
 
 
-def test_a_wrap_is_taken_as_a_reset() -> None:
-    assert total_after(read(2**32 - 5, 0), read(7, 5)) == 2**32 - 5 + 7
-
-
-def test_a_repeated_reading_is_not_counted_again() -> None:
-    assert total_after(read(70, 0), read(30, 5), read(30, 5), read(30, 5)) == 100
-
-
-def test_the_totals_of_a_port_that_came_back_continue() -> None:
+def test_a_total_is_absent_without_a_reading_and_continues_later() -> None:
     totals = CounterTotals()
     follow(totals, read(70, 0))
     assert totals.update(Fabric()) == ()
-    assert follow(totals, read(4, 60)).totals[0].total == 74
-
-
-def test_an_unreadable_counter_is_absent_and_continues_later() -> None:
-    totals = CounterTotals()
-    follow(totals, read(70, 0))
     (found,) = totals.update(fabric())
     assert found.totals == ()
-    assert follow(totals, read(90, 10)).totals[0].total == 90
+    # the counter began again at 0 meanwhile
+    assert follow(totals, read(4, 60)).totals[0].total == 74
 
 
 def test_ports_and_counters_are_kept_apart() -> None:
@@ -115,49 +103,33 @@ def test_a_total_never_decreases_and_misses_only_unseen_clears(lives: list[list[
     assert shown[-1] <= sum(map(sum, lives))
 
 
-def test_the_stalled_share_is_the_time_of_the_ticks() -> None:
-    # 50 GB/s and 8 bytes a tick are 6.25e9 ticks a second: a quarter of 0.4 s
-    assert stalled(read(1000, 0), read(1000 + 625_000_000, 0.4)) == pytest.approx(0.25)
+# 50 GB/s and 8 bytes a tick are 6.25e9 ticks a second: a quarter of 0.4 s
+QUARTER = read(625_000_000, 0.4)
+FULL = read(2**32 - 1, 0, full=True)
 
 
-def test_a_port_that_was_never_stalled_has_a_share_of_nothing() -> None:
-    assert stalled(read(1000, 0), read(1000, 5)) == 0.0
+@for_each(
+    {
+        "the time of the ticks": ([read(0, 0), QUARTER], 0.25),
+        "nothing if it was never stalled": ([read(1000, 0), read(1000, 5)], 0.0),
+        "of the last two reads": ([read(0, 0), read(10**9, 5), read(10**9, 10)], 0.0),
+        "the same until the next read": ([read(0, 0), QUARTER, QUARTER], 0.25),
+        "unknown after one read": ([read(1000, 0)], None),
+        "unknown for other counters": ([read(0, 0, file="symbol_error"), read(10, 5, file="symbol_error")], None),
+        "unknown if the counter stopped": ([read(0, 0), replace(FULL, taken_ns=5 * SECOND)], None),
+        "unknown while the counter is full": ([FULL, replace(FULL, taken_ns=5 * SECOND)], None),
+        "unknown since it was full": ([FULL, read(10, 5)], None),
+        "known two reads after it was full": ([FULL, read(10, 5), read(10, 10)], 0.0),
+        "unknown across a reset": ([read(1000, 0), read(10, 5)], None),
+    }
+)
+def test_the_stalled_share_is(readings: list[CounterReading], share: float | None) -> None:
+    assert stalled(*readings) == (None if share is None else pytest.approx(share))
 
 
-def test_the_share_is_of_the_last_two_reads() -> None:
-    assert stalled(read(0, 0), read(10**9, 5), read(10**9, 10)) == 0.0
-
-
-def test_the_share_stays_until_the_next_read() -> None:
-    twice = read(625_000_000, 0.4)
-    assert stalled(read(0, 0), twice, twice) == pytest.approx(0.25)
-
-
-def test_one_read_has_no_share() -> None:
-    assert stalled(read(1000, 0)) is None
-
-
-def test_without_the_length_of_a_tick_there_is_no_share() -> None:
-    assert stalled(read(0, 0), read(10, 5), tick=None) is None
-
-
-def test_other_counters_have_no_stalled_ratio() -> None:
-    assert stalled(read(0, 0, file="symbol_error"), read(10, 5, file="symbol_error")) is None
-
-
-def test_a_counter_that_stopped_between_the_reads_has_no_share() -> None:
-    assert stalled(read(0, 0), read(2**32 - 1, 5, full=True)) is None
-
-
-def test_a_counter_that_was_full_has_no_share_until_two_reads_after_it_was_cleared() -> None:
-    full = read(2**32 - 1, 0, full=True)
-    assert stalled(full, replace(full, taken_ns=5 * SECOND)) is None
-    assert stalled(full, read(10, 5)) is None
-    assert stalled(full, read(10, 5), read(10, 10)) == 0.0
-
-
-def test_a_reset_between_the_reads_has_no_share() -> None:
-    assert stalled(read(1000, 0), read(10, 5)) is None
+def test_without_the_length_of_a_tick_and_on_roce_there_is_no_share() -> None:
+    roce = replace(PORT, identity=replace(PORT.identity, link_layer="Ethernet"))
+    assert stalled(read(0, 0), read(10, 5), tick=None) is stalled(read(0, 0), read(10, 5), of=roce) is None
 
 
 def test_a_port_that_is_not_active_has_no_share() -> None:
@@ -168,23 +140,14 @@ def test_a_port_that_is_not_active_has_no_share() -> None:
     # the time of which it was down a part says nothing either
     assert follow(totals, read(20, 10)).stalled_ratio is None
     assert follow(totals, read(20, 15)).stalled_ratio == 0.0
-
-
-def test_a_port_that_went_down_since_the_read_has_no_share() -> None:
-    totals = CounterTotals(8)
-    follow(totals, read(0, 0), read(10, 5))
-    assert follow(totals, read(10, 5), of=port("mlx5_0:1", active=False)).stalled_ratio is None
+    # it went down since the read
+    assert follow(totals, read(20, 15), of=down).stalled_ratio is None
 
 
 def test_a_port_whose_rate_changed_has_no_share() -> None:
     totals = CounterTotals(8)
     follow(totals, read(0, 0))
     assert follow(totals, read(10, 5), of=replace(PORT, rate_bytes_per_second=RATE / 2)).stalled_ratio is None
-
-
-def test_on_roce_there_is_no_share() -> None:
-    roce = replace(PORT, identity=replace(PORT.identity, link_layer="Ethernet"))
-    assert stalled(read(0, 0), read(10, 5), of=roce) is None
 
 
 @pytest.mark.parametrize("between", [Fabric((PORT,)), fabric()], ids=["device away", "read failed"])

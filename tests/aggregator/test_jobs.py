@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator import AggregatorOptions
 from ibpulse.agent.aggregator.jobs import JobTotals
 from ibpulse.agent.aggregator.ports import PortTable
 from ibpulse.agent.aggregator.snapshot import JobSnapshot
@@ -16,7 +16,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
-from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
+from tests.aggregator.rings import MS, Player, Ring, Traffic, constant, port, square, started
 
 QUIET = constant(0.0)
 NAMES = tuple(f"mlx5_{number}:1" for number in range(4))
@@ -32,45 +32,21 @@ A, B = job("a", 0, 1), job("b", 2, 3)
 BOTH: dict[str, Traffic] = dict(zip(NAMES, (FIRST, FIRST, SECOND, square(4e9, 20, 20)), strict=True))
 
 
-class Player:
-    """A ring that is written second by second, and the aggregator over it."""
-
-    def __init__(self, path: Path, *, storage: int | None = None) -> None:
-        ports = (port(name, rail=number != storage) for number, name in enumerate(NAMES))
-        self.ring = Ring.create(path, *ports)
-        self.aggregator = Aggregator(self.ring.reader, AggregatorOptions())
-        self.counters = dict.fromkeys(NAMES, (1000, 2000))
-        self.written = 0
-
-    def play(
-        self, second: int, jobs: Sequence[PlacedJob] | None, traffic: Mapping[str, Traffic] = BOTH
-    ) -> dict[str, JobSnapshot]:
-        """The statistics of the jobs after a second."""
-        return {each.job_id: each for each in self.snapshot(second, jobs, traffic).job_statistics}
-
-    def snapshot(
-        self, second: int, jobs: Sequence[PlacedJob] | None, traffic: Mapping[str, Traffic] = BOTH
-    ) -> Snapshot:
-        # statistics of a second need the first samples of the next one
-        last = self.ring.now_after(second)
-        for name in NAMES:
-            way = (traffic[name], QUIET)
-            self.counters[name] = self.ring.write(name, way, self.written + 1, last, start=self.counters[name])
-        self.written = last
-        return self.aggregator.update(self.ring.fabric, last, jobs=jobs)
+def statistics(player: Player, second: int, jobs: Sequence[PlacedJob]) -> dict[str, JobSnapshot]:
+    """The statistics of the jobs after a second."""
+    return {each.job_id: each for each in player.play(second, jobs).job_statistics}
 
 
 def play(player: Player, seconds: int, jobs: Callable[[int], Sequence[PlacedJob]]) -> dict[str, JobSnapshot]:
     """The statistics after this many seconds, the first of which is without any job."""
     player.play(1, [])
-    found: dict[str, JobSnapshot] = {}
     for second in range(2, seconds + 1):
-        found = player.play(second, jobs(second))
+        found = statistics(player, second, jobs(second))
     return found
 
 
 def test_each_job_has_the_statistics_of_its_own_rails(tmp_path: Path) -> None:
-    found = play(Player(tmp_path), 18, lambda _: [A, B])
+    found = play(Player(tmp_path, BOTH), 18, lambda _: [A, B])
     assert set(found) == {"a", "b"}
     assert found["a"].duty_cycle_ratio == pytest.approx(0.4)
     assert found["b"].duty_cycle_ratio == pytest.approx(0.5, abs=0.01)
@@ -85,22 +61,20 @@ def test_each_job_has_the_statistics_of_its_own_rails(tmp_path: Path) -> None:
 
 
 def test_the_end_of_one_job_moves_no_number_of_the_other(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    one = play(Player(tmp_path / "one"), 14, lambda _: [A, B])
-    ended = play(Player(tmp_path / "two"), 14, lambda second: [A, B] if second < 9 else [A])
+    one = play(Player(tmp_path / "one", BOTH), 14, lambda _: [A, B])
+    ended = play(Player(tmp_path / "two", BOTH), 14, lambda second: [A, B] if second < 9 else [A])
     assert set(ended) == {"a"}
     assert ended["a"] == one["a"]
 
 
 def test_traffic_from_before_a_job_is_not_its_own(tmp_path: Path) -> None:
-    player = Player(tmp_path)
+    player = Player(tmp_path, BOTH)
     for second in range(1, 9):
         player.play(second, [B])
-    silent = BOTH | dict.fromkeys(NAMES[:2], QUIET)
+    player.flows |= dict.fromkeys(NAMES[:2], QUIET)
     for second in range(9, 13):
         # what the sampler has read already belongs to the second before
-        found = player.play(second, [A, B], silent) if second > 9 else player.play(second, [B], silent)
+        found = statistics(player, second, [A, B] if second > 9 else [B])
     assert found["a"].duty_cycle_ratio == 0.0
     assert (found["a"].active_bytes_per_second, found["a"].last_traffic_ns) == (None, None)
     assert found["a"].fairness is None
@@ -108,10 +82,10 @@ def test_traffic_from_before_a_job_is_not_its_own(tmp_path: Path) -> None:
 
 def test_seconds_of_before_a_job_was_seen_are_not_its_own_even_if_they_are_counted_late(tmp_path: Path) -> None:
     """An aggregation that was held up counts several seconds at once."""
-    player = Player(tmp_path)
+    player = Player(tmp_path, BOTH)
     player.play(1, [])
-    early = BOTH | dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick <= 400 else 0.0)
-    found = player.play(6, [A, B], early)
+    player.flows |= dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick <= 400 else 0.0)
+    found = statistics(player, 6, [A, B])
     assert (found["a"].duty_cycle_ratio, found["a"].active_bytes_per_second) == (0.0, None)
     assert (found["a"].last_traffic_ns, found["a"].fairness) == (None, None)
     # of its last second alone
@@ -120,35 +94,33 @@ def test_seconds_of_before_a_job_was_seen_are_not_its_own_even_if_they_are_count
 
 
 def test_a_job_that_ends_while_no_second_is_due_loses_its_statistics(tmp_path: Path) -> None:
-    player = Player(tmp_path)
+    player = Player(tmp_path, BOTH)
     assert set(play(player, 3, lambda _: [A, B])) == {"a", "b"}
-    assert set(player.play(3, [B])) == {"b"}
+    assert set(statistics(player, 3, [B])) == {"b"}
 
 
 def test_jobs_that_share_a_port_have_no_statistics(tmp_path: Path) -> None:
-    assert set(play(Player(tmp_path), 4, lambda _: [A, job("c", 1), B])) == {"b"}
+    assert set(play(Player(tmp_path, BOTH), 4, lambda _: [A, job("c", 1), B])) == {"b"}
 
 
 def test_other_ports_begin_new_statistics(tmp_path: Path) -> None:
-    found = play(Player(tmp_path), 8, lambda second: [job("a", 0, 1) if second < 7 else job("a", 2)])
+    found = play(Player(tmp_path, BOTH), 8, lambda second: [job("a", 0, 1) if second < 7 else job("a", 2)])
     assert found["a"].active_bytes_per_second == pytest.approx(8e9, rel=1e-6)
     assert found["a"].duty_cycle_ratio == pytest.approx(0.5)
 
 
 def test_single_samples_are_unknown_for_a_job_whose_counters_are_slow(tmp_path: Path) -> None:
     """Every port is measured in turn, one per second."""
-    slow = BOTH | dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick % 2 else 0.0)
-    player = Player(tmp_path)
-    player.play(1, [], slow)
-    for second in range(2, 9):
-        found = player.play(second, [A, B], slow)
+    found = play(
+        Player(tmp_path, BOTH | dict.fromkeys(NAMES[:2], lambda tick: 5e9 if tick % 2 else 0.0)), 8, lambda _: [A, B]
+    )
     assert (found["a"].duty_cycle_ratio, found["a"].active_bytes_per_second) == (None, None)
     # seven seconds, of 17.5 periods, begin with a gap
     assert found["b"].duty_cycle_ratio == pytest.approx(17 / 35)
 
 
 def test_a_job_has_nothing_of_the_one_that_ended_before(tmp_path: Path) -> None:
-    found = play(Player(tmp_path), 8, lambda second: [A, B] if second < 6 else [B, job("c", 0)])
+    found = play(Player(tmp_path, BOTH), 8, lambda second: [A, B] if second < 6 else [B, job("c", 0)])
     assert found["c"].active_bytes_per_second == pytest.approx(5e9, rel=1e-6)
     assert found["c"].duty_cycle_ratio == pytest.approx(0.4)
     assert found["b"].active_bytes_per_second == pytest.approx(12e9, rel=1e-6)
@@ -157,14 +129,14 @@ def test_a_job_has_nothing_of_the_one_that_ended_before(tmp_path: Path) -> None:
 def test_the_first_eight_jobs_keep_their_statistics(tmp_path: Path) -> None:
     """A node of 4 ports has at most 4 jobs with ports of their own; others have ports that the node does not know."""
     many = [job(f"{number:02}", number) for number in range(3, 12)]
-    player = Player(tmp_path)
+    player = Player(tmp_path, BOTH)
     play(player, 3, lambda _: many)
-    found = player.play(4, [job("00", 0), *many])
+    found = statistics(player, 4, [job("00", 0), *many])
     assert sorted(found) == [f"{number:02}" for number in range(3, 11)]
 
 
 def test_one_id_of_two_schedulers_is_one_series(tmp_path: Path) -> None:
-    found = Player(tmp_path).snapshot(1, [job("a", 0), job("a", 1, scheduler="flux")]).job_statistics
+    found = Player(tmp_path, BOTH).play(1, [job("a", 0), job("a", 1, scheduler="flux")]).job_statistics
     assert [each.job_id for each in found] == ["a"]
 
 
@@ -194,8 +166,7 @@ def play_alone(
     path: Path, seconds: int, transmit: Traffic, receive: Traffic = QUIET, holes: Collection[int] = ()
 ) -> list[JobSnapshot]:
     """The statistics of the job after each second, which all are before it is over."""
-    ring = Ring.create(path, port(NAME), seconds=60)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(path, port(NAME), seconds=60)
     counters, written, found = (1000, 2000), 0, []
     for second in range(1, seconds + 1):
         last = ring.now_after(second)

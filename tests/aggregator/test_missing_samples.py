@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import PortHistory
-from tests.aggregator.rings import Ring, constant, follow, port, square, update
+from tests.aggregator.rings import Ring, constant, follow, port, square, started, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
 IDLE = constant(0.0)
@@ -99,8 +99,7 @@ def test_the_bytes_across_a_reset_or_a_long_time_are_unknown(tmp_path: Path) -> 
 def test_bursts_are_watched_up_to_samples_at_most_three_after_another(tmp_path: Path) -> None:
     # a read that is missing alone takes two samples
     holes = frozen(4) | set(range(17, 100 * SECONDS, 29))
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, (BUSY, IDLE), 1, 100 * (SECONDS + 1), holes=holes)
     traffic = follow(ring, aggregator, 1, SECONDS).traffic
     good = [tick for tick in range(2, 100 * SECONDS + 1) if not {tick, tick - 1} & holes]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.node import NodeTotals, RollingSeconds
 from ibpulse.core.statistics.sums import NodeTicks
-from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, update
+from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, started, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
 IDLE = constant(0.0)
@@ -55,11 +55,11 @@ def test_duty_and_active_mean_of_a_square_wave(tmp_path: Path) -> None:
     assert window.duty_cycle_ratio == pytest.approx((1.0 - 0.01) / (5 - 0.01))
     assert window.bandwidth_active_mean_bytes_per_second == pytest.approx(60e9)
     assert window.transmit_bytes_per_second == pytest.approx(40e9 * 0.99 / 4.99)
+    assert window.peak_to_mean_ratio == pytest.approx(4.99 / 0.99)
 
 
 def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A), port(B))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), port(B))
     ring.write(A, (constant(20e9), IDLE), 1, 400)
     ring.write(B, (constant(10e9), IDLE), 1, 400, holes=range(150, 160))
     found = update(ring, aggregator, 3)
@@ -70,8 +70,7 @@ def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> Non
 
 
 def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A), port(B))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), port(B))
     ring.write(A, (constant(20e9), IDLE), 1, 500)
     ring.write(B, (constant(10e9), IDLE), 1, 500, holes=range(200, 401))
     found = update(ring, aggregator, 4)
@@ -80,8 +79,7 @@ def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path
 
 
 def test_time_scales_that_divide_samples_of_a_rail_give_nothing(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A), port(B))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), port(B))
     ring.write(A, (constant(20e9), IDLE), 1, 500)
     ring.write(B, (constant(10e9), IDLE), 1, 500, stride=2)
     at_10ms, at_50ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv.values()

@@ -18,7 +18,7 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.model import DeviceIdentity, PortState
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.plausible import MAX_BEFORE, NO_MERGES, Merges
-from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
+from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, started, update
 
 A = "mlx5_0:1"
 IDLE = constant(0.0)
@@ -28,8 +28,7 @@ def sampled(
     path: Path, traffic: tuple[Traffic, Traffic], seconds: int = 3, *, interval_ms: int = 10, **written: Any
 ) -> PortSnapshot:
     """The one port of a ring that was filled for some whole seconds next to a running aggregator."""
-    ring = Ring.create(path, port(A), interval_ms=interval_ms)
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(path, port(A), interval_ms=interval_ms)
     ring.write(A, traffic, 1, seconds * ring.ticks_per_second, **written)
     return update(ring, aggregator, seconds).ports[0]
 
@@ -63,8 +62,7 @@ def test_moments_of_constant_traffic_are_its_utilisation_times_time(tmp_path: Pa
 
 
 def test_another_device_under_the_name_begins_at_0(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, replace(port(A), device=DeviceIdentity("a")))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, replace(port(A), device=DeviceIdentity("a")))
     ring.write(A, (constant(30e9), constant(30e9)), 1, 350, resets=(120,))
     before = follow(ring, aggregator, 1, 3).ports[0]
     assert (before.resets, before.replacements) == (1, 0)
@@ -107,17 +105,6 @@ def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
     assert histogram.total == pytest.approx(99 * 0.45)
 
 
-def test_missing_samples_are_excluded_but_their_bytes_are_counted(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(20e9), IDLE), holes=range(120, 170))
-    assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
-    # 50 ticks were not read, and the tick after them has no rate
-    assert found.observed_seconds == pytest.approx(2.99 - 0.51)
-    window = found.directions[0].windows[0]
-    assert window.peak_bytes_per_second == pytest.approx(20e9)
-    assert (window.duty_cycle_ratio, window.burstiness_cv) == (1.0, pytest.approx(0, abs=1e-6))
-    assert moments_of(found).histogram.cumulative[-1] == 299 - 51
-
-
 def test_an_unread_counter_is_missing_for_the_port_but_not_for_the_other_total(tmp_path: Path) -> None:
     found = sampled(tmp_path, (constant(20e9), constant(10e9)), absent={(tick, 0) for tick in range(101, 201)})
     assert found.observed_seconds == pytest.approx(2.99 - 1.01)
@@ -134,8 +121,7 @@ def test_a_counter_that_was_never_read_has_no_total(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stride", [2, 3, 7, 150])
 def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: int) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, (constant(20e9), constant(1e9)), 1, 1600, stride=stride)
     found = follow(ring, aggregator, 1, 15)
     assert found.end_tick >= 700
@@ -151,8 +137,7 @@ def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: i
 
 
 def test_a_port_that_is_not_active_has_nothing_but_totals(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A, active=False))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A, active=False))
     ring.write(A, (constant(20e9), IDLE), 1, 300)
     found = update(ring, aggregator, 3).ports[0]
     assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
@@ -162,8 +147,7 @@ def test_a_port_that_is_not_active_has_nothing_but_totals(tmp_path: Path) -> Non
 
 
 def test_a_port_of_unknown_rate_has_activity_but_no_utilisation(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A, rate=None))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A, rate=None))
     ring.write(A, (constant(20e9), IDLE), 1, 300)
     found = update(ring, aggregator, 3).ports[0]
     assert found.directions[0].moments is None
@@ -172,8 +156,7 @@ def test_a_port_of_unknown_rate_has_activity_but_no_utilisation(tmp_path: Path) 
 
 
 def test_utilisation_stays_when_the_rate_is_lost(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, (constant(20e9), IDLE), 1, 400)
     before = moments_of(update(ring, aggregator, 2).ports[0])
     ring.change(port(A, active=False))
@@ -183,8 +166,7 @@ def test_utilisation_stays_when_the_rate_is_lost(tmp_path: Path) -> None:
 def test_ports_of_different_strides_and_rates_do_not_mix(tmp_path: Path) -> None:
     names = ["efa_0:1", "mlx5_0:1", "mlx5_1:2"]
     rates = [12.5e9, 50e9, 25e9]
-    ring = Ring.create(tmp_path, *[port(name, rate=rate) for name, rate in zip(names, rates, strict=True)])
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, *[port(name, rate=rate) for name, rate in zip(names, rates, strict=True)])
     for stride, (name, rate) in zip((3, 1, 2), zip(names, rates, strict=True), strict=True):
         ring.write(name, (constant(rate / 2), constant(rate / 10)), 1, 500, stride=stride)
     for found in update(ring, aggregator, 4).ports:
@@ -194,8 +176,7 @@ def test_ports_of_different_strides_and_rates_do_not_mix(tmp_path: Path) -> None
 
 def test_effective_resolution_is_measured_port_after_port(tmp_path: Path) -> None:
     others = [f"mlx5_{number}:1" for number in range(1, 5)]
-    ring = Ring.create(tmp_path, port(A), port("efa_0:1"), *map(port, others))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A), port("efa_0:1"), *map(port, others))
     for name in (A, *others):
         ring.write(name, (square(20e9, 1, 3), IDLE), 1, 900)
     ring.write("efa_0:1", (constant(20e9), IDLE), 1, 900, stride=3)
@@ -212,8 +193,7 @@ def test_any_traffic_with_missing_data_agrees_with_a_plain_loop(tmp_path: Path, 
     levels = data.draw(st.lists(st.sampled_from([0.0, 0.05e9, 1e9, 20e9, 49e9]), min_size=1, max_size=12))
     holes = data.draw(st.sets(st.integers(2, 299), max_size=40))
     rates = {tick: levels[tick % len(levels)] for tick in range(1, 301)}
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     ring.write(A, (lambda tick: rates[tick], IDLE), 1, 300, holes=holes)
     found = follow(ring, aggregator, 1, 3).ports[0]
     good = [tick for tick in range(2, 301) if tick not in holes and tick - 1 not in holes]
@@ -235,8 +215,7 @@ def test_any_traffic_with_missing_data_agrees_with_a_plain_loop(tmp_path: Path, 
 def test_a_stride_that_changes_makes_no_false_number(tmp_path: Path) -> None:
     """Bursts of 20 GB/s, sampled at every tick, then at every tenth, then at every tick, and followed all the while."""
     bursts = square(20e9, 30, 70)
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A))
     counters = ring.write(A, (bursts, constant(1e9)), 1, 200)
     peaks, totals = [], []
     for second in range(1, 18):
@@ -260,8 +239,7 @@ def test_a_stride_that_changes_makes_no_false_number(tmp_path: Path) -> None:
 def test_a_resolution_measured_at_another_stride_is_forgotten(tmp_path: Path) -> None:
     """Few ports a second are measured: until their turn comes, the others are not those whose counters stand still."""
     names = (A, *(f"mlx5_{number}:1" for number in range(1, 6)))
-    ring = Ring.create(tmp_path, *map(port, names))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, *map(port, names))
     ends = [ring.write(name, (constant(20e9), IDLE), 1, 6500, stride=10) for name in names]
     found = follow(ring, aggregator, 58, 64)
     assert [side.effective_resolution_seconds for side in found.ports] == [pytest.approx(0.1)] * 6
@@ -338,8 +316,7 @@ def test_what_no_line_can_carry_is_left_as_it_is_and_pointed_out_for_a_minute(
 
 
 def test_without_a_known_rate_nothing_is_implausible(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A, rate=None))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port(A, rate=None))
     ring.write(A, (late, constant(1e9)), 1, 900)
     found = follow(ring, aggregator, 5, 8)
     assert found.ports[0].implausible_samples == 0

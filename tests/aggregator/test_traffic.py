@@ -18,7 +18,7 @@ from ibpulse.core.model import PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.signature import Features, MoeSaturationOptions, SaturationOptions, SignatureOptions
 from ibpulse.core.statistics.sums import Seconds
-from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
+from tests.aggregator.rings import Player, Ring, Traffic, constant, follow, port, square, started, update
 
 IDLE = constant(0.0)
 EIGHT = [f"mlx5_{number}:1" for number in range(8)]
@@ -84,8 +84,13 @@ def test_bursts_and_their_seconds_are_counted_for_each_port(tmp_path: Path) -> N
 
 
 def test_a_run_ends_at_skipped_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False), seconds=20)
-    aggregator = Aggregator(ring.reader, AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS))
+    ring, aggregator = started(
+        tmp_path,
+        port("mlx5_0:1"),
+        port("mlx5_1:1", rail=False),
+        seconds=20,
+        options=AggregatorOptions(windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS),
+    )
     # one burst from before the skipped seconds to after them, and one that begins in them
     rail = (lambda tick: 10e9 if 280 < tick <= 5200 else 0.0, IDLE)
     other = (lambda tick: 10e9 if tick > 300 else 0.0, IDLE)
@@ -113,8 +118,7 @@ def eight(ring: Ring, options: AggregatorOptions | None = None, seconds: int = 1
 
 
 def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, EIGHT))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, *map(port, EIGHT))
     for name in EIGHT:
         flow = (lambda tick: 20e9 if tick <= 800 else 0.0) if name == "mlx5_3:1" else constant(20e9)
         ring.write(name, (flow, flow), 1, 1300)
@@ -177,8 +181,7 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
 
 
 def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"), options=AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
     at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
     assert follow(ring, aggregator, 8, 9).traffic.concluded.step_period_seconds is None
     ring.write("mlx5_0:1", (square(20e9, 60, 90), IDLE), 1001, 3600, start=at_end)
@@ -186,8 +189,7 @@ def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
 
 
 def test_a_node_without_samples_has_no_step(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring, aggregator = started(tmp_path, port("mlx5_0:1"))
     assert update(ring, aggregator, 1).traffic.concluded.step_period_score is None
     ring.write("mlx5_0:1", (IDLE, IDLE), 1, 300, holes=range(1, 299))
     follow(ring, aggregator, 1, 2)
@@ -341,8 +343,9 @@ def test_a_slowly_refreshed_counter_has_no_fine_statistics(tmp_path: Path) -> No
 
 
 def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, EIGHT[:2]))
-    aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=10 * SECOND_NS))
+    ring, aggregator = started(
+        tmp_path, *map(port, EIGHT[:2]), options=AggregatorOptions(traffic_window_ns=10 * SECOND_NS)
+    )
     ring.write("mlx5_0:1", (square(40e9, 33, 47), square(7e9, 10, 20)), 1, 1600, holes=(700, 701, 900))
     ring.write("mlx5_1:1", (square(40e9, 33, 47), constant(0.05e9)), 1, 1600, resets=(1111,))
     gauges = follow(ring, aggregator, 11, 15)
@@ -368,7 +371,7 @@ def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) 
 def test_a_row_given_to_another_port_is_reset(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=12)
     options = AggregatorOptions(
-        windows_ns=(SECOND_NS,), traffic_window_ns=SECOND_NS, saturation=SaturationOptions(window_seconds=5)
+        windows_ns=(10 * SECOND_NS,), traffic_window_ns=SECOND_NS, saturation=SaturationOptions(window_seconds=5)
     )
     aggregator = Aggregator(ring.reader, options)
     ring.write("mlx5_0:1", (square(48e9, 60, 40),) * 2, 1, 1000)
@@ -377,9 +380,14 @@ def test_a_row_given_to_another_port_is_reset(tmp_path: Path) -> None:
     assert before.saturated_seconds[0] > 0
     for number in range(at.SLOT_COUNT):
         ring.file.assign(f"new{number}:1", 4, 1)
+    assert "mlx5_0:1" not in ring.file.slots()
     ring.change(port("new7:1"))
-    ring.write("new7:1", (IDLE, IDLE), 1000, 1200)
+    ring.write("new7:1", (constant(0.05e9), IDLE), 1000, 1200)
     after = update(ring, aggregator, 11).ports[0]
+    (window,) = after.directions[0].windows
+    assert 1 < after.observed_seconds < 2
+    assert after.directions[0].bytes_total == pytest.approx(0.05e9 * after.observed_seconds)
+    assert (window.duty_cycle_ratio, window.peak_bytes_per_second) == (0.0, pytest.approx(0.05e9))
     assert (after.bursts, after.burst_seconds) == (0, 0.0)
     assert (after.saturated, after.saturated_seconds) == ((False, False), (0.0, 0.0))
 
@@ -405,33 +413,10 @@ def traffic(first: Traffic, second: Traffic, **odd: Traffic) -> Mapping[str, Tra
     return usual | {f"{name}:1": each for name, each in odd.items()}
 
 
-class Writer:
-    """A ring to which eight rails write up to a second, as the sampler does."""
-
-    def __init__(self, path: Path, flows: Mapping[str, Traffic]) -> None:
-        path.mkdir(exist_ok=True)
-        self.ring = Ring.create(path, *map(port, EIGHT))
-        self._flows, self._counters = flows, dict.fromkeys(EIGHT, (1000, 2000))
-        self._written = 0
-
-    def write(self, second: int) -> int:
-        """The tick at which the seconds before this one are complete."""
-        newest = self.ring.now_after(second)
-        for name, flow in self._flows.items():
-            start = self._counters[name]
-            self._counters[name] = self.ring.write(name, (flow, QUIET), self._written + 1, newest, start=start)
-        self._written = newest
-        return newest
-
-
 def play(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[[int], Jobs | None]) -> list[Snapshot]:
     """The snapshots after the first second, the second one and so on."""
-    writer = Writer(path, flows)
-    aggregator = Aggregator(writer.ring.reader, AggregatorOptions())
-    return [
-        aggregator.update(writer.ring.fabric, writer.write(second), jobs=jobs(second))
-        for second in range(1, seconds + 1)
-    ]
+    player = Player(path, flows)
+    return [player.play(second, jobs(second)) for second in range(1, seconds + 1)]
 
 
 def last(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[[int], Jobs | None]) -> Snapshot:
@@ -514,9 +499,9 @@ def ask(ring: Ring, seconds: int, end: int, *records: JobRecord) -> Summary:
 
 
 def test_a_summary_compares_the_rails_of_the_jobs_of_its_time(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, traffic(BUSY, QUIET))
-    writer.write(40)
-    ring = writer.ring
+    player = Player(tmp_path, traffic(BUSY, QUIET))
+    player.write(40)
+    ring = player.ring
     records = JobRecord(A, None), JobRecord(B, 22 * SECOND_NS, SECOND_NS, 35 * SECOND_NS)
 
     def silent(seconds: int, end: int, *records: JobRecord) -> list[str]:
@@ -533,12 +518,12 @@ def test_a_summary_compares_the_rails_of_the_jobs_of_its_time(tmp_path: Path) ->
 
 
 def test_a_summary_compares_the_rails_that_a_job_had_in_its_time(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, traffic(BUSY, QUIET))
-    writer.write(40)
+    player = Player(tmp_path, traffic(BUSY, QUIET))
+    player.write(40)
     moved = JobRecord(A, 5 * SECOND_NS, 0, holdings=(Holding(A.ports),))
     moved = moved.changed(ALL, Event(20 * SECOND_NS, "job-change", "", "job a is on all rails"))
-    assert [one.port for one in ask(writer.ring, 5, 15, moved).ports if one.rail_idle] == []
-    assert [one.port for one in ask(writer.ring, 5, 30, moved).ports if one.rail_idle] == list(EIGHT[4:])
+    assert [one.port for one in ask(player.ring, 5, 15, moved).ports if one.rail_idle] == []
+    assert [one.port for one in ask(player.ring, 5, 30, moved).ports if one.rail_idle] == list(EIGHT[4:])
 
 
 def test_a_port_that_is_not_a_rail_shifts_no_rail_into_another_group(tmp_path: Path) -> None:

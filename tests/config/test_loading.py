@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.agent.config.loading import find_ring_directory, load, resolve
+from ibpulse.agent.config.loading import load, resolve
 from ibpulse.base.errors import ConfigError
 
 
@@ -178,18 +178,20 @@ def test_a_file_that_is_missing_is_refused() -> None:
     )
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "latin.yaml"
-    path.write_bytes(b"# caf\xe9\n")
-    assert faults({"config.file": [str(path)]}, {}) == (f"{path}: byte 5 is not UTF-8; save the file as UTF-8 text",)
-
-
-def test_a_file_with_control_characters_is_refused(tmp_path: Path) -> None:
-    path, flags = save(tmp_path, "a: \x01\n")
-    assert faults(flags, {}) == (
-        f"{path}: not YAML: unacceptable character #x0001: special characters are not allowed; "
-        "save the file as plain text",
-    )
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"# caf\xe9\n", "byte 5 is not UTF-8; save the file as UTF-8 text"),
+        (
+            b"a: \x01\n",
+            "not YAML: unacceptable character #x0001: special characters are not allowed; save the file as plain text",
+        ),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "ibpulse.yaml"
+    path.write_bytes(content)
+    assert faults({"config.file": [str(path)]}, {}) == (f"{path}: {sentence}",)
 
 
 def test_values_of_the_file_are_taken_as_written(tmp_path: Path) -> None:
@@ -231,20 +233,22 @@ def test_variables_of_others_are_not_looked_at() -> None:
     assert loaded.written() == load({}, {}).written()
 
 
-def test_the_ring_lies_in_memory_where_it_can(tmp_path: Path) -> None:
-    assert find_ring_directory({"RUNTIME_DIRECTORY": "/run/x"}, tmp_path) == tmp_path / "ibpulse"
+RUNTIME = {"RUNTIME_DIRECTORY": "/run/ibpulse:/run/other", "TMPDIR": "/var/tmp"}
 
 
-def test_the_ring_lies_where_systemd_says_without_memory_file_system(tmp_path: Path) -> None:
-    environ = {"RUNTIME_DIRECTORY": "/run/ibpulse:/run/other", "TMPDIR": "/var/tmp"}
-    assert find_ring_directory(environ, tmp_path / "missing") == Path("/run/ibpulse")
-
-
-@pytest.mark.parametrize(("environ", "directory"), [({}, "/tmp/ibpulse"), ({"TMPDIR": "/var/tmp"}, "/var/tmp/ibpulse")])
-def test_the_ring_lies_in_the_temporary_directory_at_last(
-    tmp_path: Path, environ: dict[str, str], directory: str
+@pytest.mark.parametrize(
+    ("environ", "memory", "directory"),
+    [
+        (RUNTIME, ".", "{memory}/ibpulse"),
+        (RUNTIME, "missing", "/run/ibpulse"),
+        ({"TMPDIR": "/var/tmp"}, "missing", "/var/tmp/ibpulse"),
+        ({}, "missing", "/tmp/ibpulse"),
+    ],
+)
+def test_the_ring_lies_in_memory_or_where_systemd_says_or_in_the_temporary_directory(
+    tmp_path: Path, environ: dict[str, str], memory: str, directory: str
 ) -> None:
-    assert load({}, environ, tmp_path / "missing").ring.dir == Path(directory)
+    assert str(load({}, environ, tmp_path / memory).ring.dir) == directory.format(memory=tmp_path)
 
 
 def test_a_ring_directory_that_is_given_stands(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from ibpulse.core.events.event import (
     concerns,
     from_json,
     started_states,
-    state_from_json,
-    state_to_json,
     to_json,
 )
 from ibpulse.core.events.log import HEAD, MAX_PER_KIND, MAX_STARTED, NAME, VERSION
@@ -148,11 +146,6 @@ def test_a_start_holds_the_states_of_the_ports() -> None:
     assert started_states(event) == {"mlx5_0:1": UP, "mlx5_1:1": DOWN}
     assert started_states(Event(3, "started", "", "")) is None
     assert started_states(numbered(3)) is None
-
-
-def test_a_state_survives_json() -> None:
-    assert state_from_json(json.loads(json.dumps(state_to_json(DOWN)))) == DOWN
-    assert from_json(to_json(moved(1, "a:1", None, UP))).before is None
 
 
 @pytest.mark.parametrize(

@@ -77,15 +77,6 @@ def test_a_file_that_does_not_exist_has_no_events(path: Path) -> None:
     assert read_events(path) == []
 
 
-def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
-    for event in EVENTS:
-        file = EventFile(path)
-        file.open()
-        file.append(event)
-        file.close()
-    assert read_events(path) == EVENTS
-
-
 def test_details_that_are_not_json_are_refused(path: Path) -> None:
     file = EventFile(path)
     file.open()

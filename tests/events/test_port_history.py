@@ -82,37 +82,6 @@ def test_the_history_agrees_with_a_list_of_all_ticks(steps: list[tuple[Any, ...]
     assert history.edges(NAMES, first, end) == sorted(edges)
 
 
-def test_a_port_that_goes_down_keeps_its_past() -> None:
-    history = PortHistory()
-    history.begin("mlx5_0:1", UP)
-    history.change("mlx5_0:1", 100, UP, DOWN)
-    assert history.spans("mlx5_0:1", 90, 110) == [StateSpan(90, 100, UP), StateSpan(100, 110, DOWN)]
-
-
-def test_a_state_for_less_than_a_tick_leaves_no_change() -> None:
-    history = PortHistory()
-    history.begin("mlx5_0:1", UP)
-    history.change("mlx5_0:1", 100, UP, DOWN)
-    history.change("mlx5_0:1", 100, DOWN, UP)
-    assert history.spans("mlx5_0:1", 90, 110) == [StateSpan(90, 110, UP)]
-
-
-def test_a_change_of_unknown_time_is_before_all_ticks() -> None:
-    history = PortHistory()
-    history.change("mlx5_0:1", None, DOWN, UP)
-    assert history.at("mlx5_0:1", 0) == UP
-
-
-def test_a_lost_port_is_listed_while_history_has_it() -> None:
-    history = PortHistory()
-    history.begin("mlx5_0:1", UP)
-    history.change("mlx5_0:1", 100, UP, None)
-    history.forget_before(99)
-    assert (history.names(), history.now("mlx5_0:1")) == (["mlx5_0:1"], None)
-    history.forget_before(100)
-    assert history.names() == []
-
-
 def test_a_long_history_that_is_forgotten_takes_no_memory() -> None:
     history = PortHistory()
     for tick in range(1, 10_000):

@@ -293,9 +293,12 @@ def test_a_clock_step_is_recorded_once(node: Node) -> None:
 
 def test_resets_and_jumps_of_counters_are_events_of_their_ports(node: Node) -> None:
     resets = CounterResets(node.log, node.reader)
+    node.ring.begin_segment(NOW_NS // TICK_NS + 300, 300)
     for reset, jumped in ((0, 0), (2, 0), (2, 1), (2, 1)):
         resets.note({"mlx5_0:1": 0, "mlx5_1:1": reset}, {"mlx5_0:1": jumped, "mlx5_1:1": 0})
     assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1"), ("counter-jump", "mlx5_0:1")]
+    places = {(event.time_ns, event.tick, event.ring) for event in node.log.events()}
+    assert places == {(NOW_NS, NOW_NS // TICK_NS + 300, node.ring.words[H_CREATED_WALL_NS])}
 
 
 def test_a_problem_never_ends_before_it_began(node: Node) -> None:

@@ -33,19 +33,6 @@ def of_port(*totals: CounterTotal, device: str = "mlx5_0", stalled: float | None
     return PortCounters(PortId(device, 1), totals, stalled)
 
 
-def test_an_unreadable_counter_is_absent(snapshot: Snapshot) -> None:
-    text = page(snapshot, of_port(SYMBOLS), of_port(device="mlx5_1"))
-    assert 'ibpulse_symbol_error_total{device="mlx5_1"' not in text
-    assert "saturated{" not in "".join(line for line in text.splitlines() if "counter" in line)
-    assert "stalled_ratio" not in text
-
-
-def test_a_saturated_counter_is_named(snapshot: Snapshot) -> None:
-    text = page(snapshot, of_port(SYMBOLS, CounterTotal("ibpulse_link_downed_total", "link_downed", 255, True)))
-    lines = [line for line in text.splitlines() if line.startswith("ibpulse_port_counter_saturated")]
-    assert lines == ['ibpulse_port_counter_saturated{device="mlx5_0",port="1",counter="link_downed"} 1']
-
-
 def test_the_stalled_share_is_shown_where_it_is_known(snapshot: Snapshot) -> None:
     text = page(snapshot, of_port(stalled=0.25), of_port(device="mlx5_1"))
     lines = [line for line in text.splitlines() if line.startswith("ibpulse_port_transmit_stalled_ratio")]

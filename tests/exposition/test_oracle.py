@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge, Metric
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -16,7 +16,7 @@ from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.metrics.page import render
 from ibpulse.core.metrics import web
 from tests.aggregator.rings import port
-from tests.exposition.oracle import ServerCollector, SnapshotCollector
+from tests.exposition.oracle import SnapshotCollector
 from tests.exposition.snapshots import SERVER, node, snapshot_of
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -77,36 +77,14 @@ def test_labels_survive_any_content(tmp_path: Path, accept: str, parse: Parser) 
     assert [sample.labels["source"] for sample in found] == [odd]
 
 
-def test_both_formats_hold_the_same_samples(tmp_path: Path) -> None:
-    snapshot = node(tmp_path)
-    text, _ = render(snapshot, CollectorRegistry(), "text/plain")
-    openmetrics, _ = render(snapshot, CollectorRegistry(), OPENMETRICS)
-
-    def lines(body: bytes) -> list[str]:
-        return [line for line in body.decode().splitlines() if not line.startswith("#")]
-
-    assert lines(text) == lines(openmetrics)
-
-
 @parametrize_format
-def test_the_registry_follows_the_snapshot(tmp_path: Path, accept: str, parse: Parser) -> None:
-    registry = CollectorRegistry()
-    Gauge("self_metric", "Of the server.", registry=registry).set(4.5)
-    body, _ = render(node(tmp_path, 1), registry, accept)
-    families = {family.name: family for family in parse(body.decode())}
-    assert families["self_metric"].samples[0].value == 4.5
-    assert "ibpulse_port_up" in families
-    assert body.count(b"# EOF") == (accept == OPENMETRICS)
-
-
-@parametrize_format
-def test_the_families_of_the_server_are_written_as_the_library_writes_them(
-    tmp_path: Path, accept: str, parse: Parser
-) -> None:
-    registry = CollectorRegistry()
-    registry.register(ServerCollector())
-    encode, _ = choose_encoder(accept)
-    snapshot = node(tmp_path, 1)
-    body, _ = render(snapshot, CollectorRegistry(), accept, counts=SERVER)
-    assert body.endswith(encode(registry))
-    assert {family.name for family in parse(encode(registry).decode())} == {row.family for row in web.ROWS}
+def test_the_parser_reads_the_families_of_the_server(tmp_path: Path, accept: str, parse: Parser) -> None:
+    body, _ = render(node(tmp_path, 1), CollectorRegistry(), accept, [row.name for row in web.ROWS], SERVER)
+    families = list(parse(body.decode()))
+    assert [(family.name, family.type) for family in families] == [(row.family, row.type) for row in web.ROWS]
+    (counted,) = (family.samples for family in families if family.name == "ibpulse_http_requests")
+    counts = {(sample.labels["path"], sample.labels["code"]): sample.value for sample in counted}
+    assert counts == {("/metrics", "200"): 2, ("/metrics", "405"): 1, ("other", "404"): 1}
+    (spent,) = (family.samples for family in families if family.name == "ibpulse_http_request_duration_seconds")
+    sums = {sample.labels["path"]: sample.value for sample in spent if sample.name.endswith("_sum")}
+    assert sums == pytest.approx({"/metrics": 0.0015 + 0.0025 + 0.0001, "other": 0.25})

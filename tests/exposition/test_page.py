@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import math
 import subprocess
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.core.jobs import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
-from ibpulse.core.metrics.text import compress, format_number, process_registry
+from ibpulse.core.metrics.text import format_number, process_registry
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
 
@@ -166,15 +165,6 @@ def test_created_series_of_the_library_are_excluded(tmp_path: Path) -> None:
         assert "_created" not in text_of(node(tmp_path, 1), registry=registry, accept=accept)
 
 
-def test_the_content_type_names_the_format(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
-    assert render(snapshot, CollectorRegistry())[1] == "text/plain; version=0.0.4; charset=utf-8"
-    assert (
-        render(snapshot, CollectorRegistry(), OPENMETRICS)[1]
-        == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    )
-
-
 @pytest.mark.parametrize(
     ("number", "text"),
     [
@@ -190,13 +180,6 @@ def test_the_content_type_names_the_format(tmp_path: Path) -> None:
 )
 def test_numbers(number: float, text: str) -> None:
     assert format_number(number) == text
-
-
-def test_compression_is_undone_by_gzip() -> None:
-    body = b"ibpulse_node_rails 8\n" * 1000
-    assert gzip.decompress(compress(body)) == body
-    assert len(compress(body)) < len(body) / 50
-    assert compress(body) == compress(body)
 
 
 @pytest.mark.real("process")

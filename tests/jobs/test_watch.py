@@ -138,6 +138,7 @@ def test_an_event_says_when_the_jobs_were_seen_before(node: Node) -> None:
     node.see()
     (event,) = node.see(job("12"))
     assert (event.time_ns, event.uncertainty_ns) == (node.wall_ns(), round(SECONDS * 10**9))
+    assert (event.tick, event.ring) == (node.wall_ns() // 10**7, node.ring.words[H_CREATED_WALL_NS])
     assert event.subject == ""
 
 

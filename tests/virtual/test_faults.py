@@ -14,9 +14,7 @@ from ibpulse.agent.daemon import HeldDirectory, InUseError
 from ibpulse.core.recordings import load
 from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
-from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_peak, assert_no_false_rate, holes, runs
-
-UNTIL = "ibpulse_aggregated_until_timestamp_seconds"
+from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_peak, assert_no_false_rate, holes
 
 
 @pytest.fixture
@@ -25,13 +23,6 @@ def node(folder: Path) -> Iterator[Node]:
     with Node(folder, "--slow.interval=1s", rails=4, workload=Constant(RATE)) as node:
         node.run(10)
         yield node
-
-
-def test_a_healthy_node_has_every_sample(node: Node) -> None:
-    assert {name: runs(values) for name, values in node.window("5s").items()} == {
-        f"{device}:1 {way}": [(RATE, 500)] for device in DEVICES for way in ("transmit", "receive")
-    }
-    assert node.metrics().value("ibpulse_sampler_missed_ticks_total") == 0
 
 
 def test_a_killed_sampler_is_restarted_and_leaves_missing_data(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,35 +93,6 @@ def test_a_node_without_a_sampler_is_not_ready(node: Node) -> None:
     assert node.ask("/-/ready").status_code == 200
 
 
-def test_totals_continue_across_the_missing_data_of_a_killed_sampler(node: Node) -> None:
-    first = node.metrics()
-    node.samplers.kill()
-    node.run(5)
-    second = node.metrics()
-    covered = second.value(UNTIL) - first.value(UNTIL)
-    assert covered == 5
-    for device in DEVICES:
-        moved = second.port("transmit_bytes_total", device) - first.port("transmit_bytes_total", device)
-        assert moved == pytest.approx(RATE * covered, abs=WORD)
-
-
-def test_a_killed_daemon_finds_its_history_again(node: Node) -> None:
-    node.kill()
-    node.run(2)
-    node.start()
-    node.run(3)
-    values = node.window("10s")["mlx5_0:1 transmit"]
-    before, missing, after = runs(values)
-    # two seconds without a daemon, and 0.05 s until the first sample of the new one, which has no rate
-    assert missing == (None, 206)
-    assert (before[0], after[0]) == (RATE, RATE)
-    assert_no_false_peak(node)
-    metrics = node.metrics()
-    # counters of the new process are about the new process alone: from its first sample to the fifth newest
-    assert metrics.port("observed_seconds_total", "mlx5_0") == pytest.approx(3 - 0.06 - 0.05)
-    assert metrics.value("ibpulse_sampler_missed_ticks_total") == 0
-
-
 def test_a_suspended_machine_is_a_step_of_the_clock(node: Node) -> None:
     before = node.metrics()
     node.suspend(5)
@@ -141,24 +103,6 @@ def test_a_suspended_machine_is_a_step_of_the_clock(node: Node) -> None:
     moved = after.port("transmit_bytes_total", "mlx5_0") - before.port("transmit_bytes_total", "mlx5_0")
     # no traffic while the machine sleeps
     assert moved == pytest.approx(RATE * 3, abs=WORD)
-
-
-def test_a_hung_read_costs_the_other_ports_a_third_of_a_second(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    node.hang("mlx5_1")
-    node.run(4)
-    assert_no_false_rate(node, "8s")
-    window = node.window("8s")
-    # 0.3 s until the supervisor is certain, and the new process; `mlx5_0` is read before the device that hangs
-    assert {device: holes(window[f"{device}:1 transmit"]) for device in DEVICES if device != "mlx5_1"} == {
-        "mlx5_0": [35],
-        "mlx5_2": [36],
-        "mlx5_3": [36],
-    }
-    assert window["mlx5_1:1 transmit"][-350:] == [None] * 350
-    metrics = node.metrics()
-    assert metrics.value("ibpulse_sampler_takeovers_total") == 1
-    assert metrics.value("ibpulse_device_quarantined", device="mlx5_1") == 1
-    assert "device mlx5_1: a read has hung for over 0.25 s" in caplog.text
 
 
 def test_a_device_that_answers_again_is_sampled_with_the_others(node: Node) -> None:
@@ -204,18 +148,6 @@ def test_one_bad_file_does_not_hide_the_other_direction(node: Node) -> None:
     assert window["mlx5_2:1 transmit"] == [RATE] * 100
 
 
-def test_a_reset_counter_is_counted_and_never_taken_as_traffic(node: Node) -> None:
-    before = node.metrics().port("transmit_bytes_total", "mlx5_0")
-    node.fault({"reset": ["mlx5_0"]})
-    node.run(3)
-    assert_no_false_rate(node, "6s")
-    metrics = node.metrics()
-    assert metrics.port("resets_total", "mlx5_0") == 1
-    assert holes(node.window("6s")["mlx5_0:1 transmit"]) == [1]
-    # the traffic of the interval with the reset is unknown
-    assert metrics.port("transmit_bytes_total", "mlx5_0") - before == pytest.approx(RATE * 2.99, abs=WORD)
-
-
 def test_a_counter_that_jumps_is_counted_told_and_never_taken_as_traffic(node: Node) -> None:
     before = node.metrics().port("transmit_bytes_total", "mlx5_0")
     node.jump("mlx5_0", 10**14)
@@ -243,86 +175,10 @@ def test_a_counter_that_wraps_is_a_reset(folder: Path, bits: int) -> None:
     assert resets == sum(first + period * number < 11.45 for number in range(20))
 
 
-def state_of(node: Node, name: str) -> str:
-    """The state of a port in the list of ports."""
-    return next(port["state"] for port in node.get("/api/v1/ports")["ports"] if port["name"] == name)
-
-
-def test_a_device_that_vanishes_and_returns_is_followed(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    # between two scans
-    node.run(0.5)
-    before = node.metrics().port("transmit_bytes_total", "mlx5_3")
-    node.vanish("mlx5_3")
-    node.run(3)
-    assert state_of(node, "mlx5_3:1") == "disappeared"
-    assert not node.metrics().find("ibpulse_port_up", device="mlx5_3")
-    assert "its device disappeared (ENODEV" in caplog.text
-    node.fault()
-    node.run(4)
-    assert state_of(node, "mlx5_3:1") == "ACTIVE"
-    assert node.window("1s")["mlx5_3:1 transmit"] == [RATE] * 100
-    assert_no_false_rate(node, "10s")
-    metrics = node.metrics()
-    (values,) = node.window("5s", ["mlx5_3:1"], direction="transmit").values()
-    # it is counted from its return on; the second in which it vanished is not
-    moved = metrics.port("transmit_bytes_total", "mlx5_3") - before
-    assert moved == pytest.approx(RATE * sum(value is not None for value in values) / 100, abs=WORD)
-
-
-def test_a_link_that_flaps_has_no_utilisation_while_it_is_down(node: Node) -> None:
-    node.fault({"link-flap": ["mlx5_0"]})
-    node.run(3)
-    metrics = node.metrics()
-    assert metrics.port("up", "mlx5_0") == 0
-    assert not metrics.find("ibpulse_port_rate_bytes_per_second", device="mlx5_0")
-    observed = metrics.port("observed_seconds_total", "mlx5_0")
-    node.run(2)
-    assert node.metrics().port("observed_seconds_total", "mlx5_0") == observed
-    node.fault()
-    node.run(5)
-    assert node.metrics().port("up", "mlx5_0") == 1
-    assert node.metrics().port("observed_seconds_total", "mlx5_0") > observed
-    assert_no_false_peak(node)
-
-
-def test_a_slow_refresh_is_measured(folder: Path) -> None:
-    with Node(folder, rails=2, workload=Constant(RATE), faults={"refresh": {"mlx5_1": 100}}) as node:
-        node.run(20)
-        found = node.metrics().find("ibpulse_port_effective_resolution_seconds")
-    assert {dict(labels)["device"]: seconds for labels, seconds in found.items()} == {"mlx5_0": 0.01, "mlx5_1": 0.1}
-
-
-def test_a_stuck_counter_reads_as_no_traffic_and_hides_no_other(node: Node) -> None:
-    node.fault({"stuck": ["mlx5_1"]})
-    node.run(3)
-    window = node.window("2s")
-    assert {name: {*values} for name, values in window.items()} == {
-        name: {0.0 if name.startswith("mlx5_1") else RATE} for name in window
-    }
-    assert_no_false_peak(node)
-
-
-def test_two_hundred_refusing_files_cost_one_line_for_each_port(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with Node(folder, rails=101, workload=Constant(RATE)) as node:
-        node.run(1)
-        for number in range(1, 101):
-            node.fail(f"mlx5_{number}", errno.EINVAL, "port_xmit_data", "port_rcv_data")
-        node.run(2.5)
-        metrics = node.metrics()
-        assert sum(metrics.find("ibpulse_port_left_alone").values()) == 100
-        assert sum(metrics.find("ibpulse_sampler_read_errors_total").values()) == 600
-        assert caplog.text.count("keeps failing") == 100
-        assert node.window("1s", ["mlx5_0:1"])["mlx5_0:1 transmit"] == [RATE] * 100
-
-
 def test_traffic_that_no_line_can_carry_is_kept_and_reported(node: Node) -> None:
     """Loopback traffic: the counters of a port move 20 GB/s each way, and its line carries 12.5 GB/s."""
     node.put("mlx5_1", "rate", "100 Gb/sec (4X EDR)")
     node.run(5)
     (notice,) = (notice for notice in node.get("/api/v1/ports")["notices"] if "counts more than" in notice)
     assert notice.startswith("mlx5_1:1 counts more than its line rate of 12.5GB/s can carry")
-    assert "loopback" in notice
-    answer = node.get("/api/v1/window", last="2s", port="mlx5_1:1", statistic="mean")
-    assert (answer["implausible"]["merged"], answer["implausible"]["unexplained"]) == (0, 400)
     assert_no_false_rate(node, "2s")
-    assert node.metrics().port("implausible_samples_total", "mlx5_0") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
 from collections.abc import Iterator
 from itertools import pairwise
@@ -80,25 +79,6 @@ def test_a_row_of_a_window_is_the_sum_of_the_rails_of_its_node(fleet: Fleet) -> 
         total = values_of(rails["series"], direction).sum(axis=0)
         np.testing.assert_allclose(values_of(nodes["series"], direction)[0], total, rtol=1e-5)
         assert total.max() > 0
-
-
-def test_a_node_that_does_not_answer_is_missing_with_the_reason_and_null(fleet: Fleet) -> None:
-    fleet.unreachable.add("node-1")
-    try:
-        found = of_job(fleet, "window", last="1s")
-        answer = fleet.ask(f"{JOBS}/{JOB}/window", last="1s", format="npy")
-        missing = of_job(fleet, "summary")["job"]["missing"]
-    finally:
-        fleet.unreachable.clear()
-    assert (found["missing"], list(found["reasons"])) == (["node-1"], ["node-1"])
-    for one in found["series"]:
-        assert (set(one["values"]) == {None}) == (one["row"] == "node-1")
-    head = json.loads(answer.headers["X-Ibpulse-Window"])
-    values = np.load(io.BytesIO(answer.content))
-    assert head["missing"] == ["node-1"]
-    assert values.shape == (8, head["points"])
-    assert np.isnan(values[2:4]).all()
-    assert [each["node"] for each in missing] == ["node-1"]
 
 
 def test_the_straggler_is_late_and_the_hot_rail_is_found(fleet: Fleet) -> None:

@@ -14,6 +14,7 @@ from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.node.silence import JobSilences
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.model import STORAGE, Fabric
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import Ring, constant, port
 from tests.clocks import GivenClock
 from tests.tables import for_each
@@ -83,6 +84,8 @@ def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_three_minu
         node.run(3)
         (event,) = stalls(node)
         assert event.text == "job 1001 is silent: the cause is not known"
+        words = node.daemon.node.reader.ring.words
+        assert (event.tick, event.ring) == (event.time_ns // node.interval_ns, words[H_CREATED_WALL_NS])
         assert (event.details["kind"], event.details["unknown"]) == ("unknown", ["what the other nodes of the job did"])
         assert stall(node) == [0]
         node.run(170)

@@ -56,23 +56,6 @@ def test_a_plan_that_cannot_be_written_at_the_start_is_written_later(
     assert node.sampled("mlx5_1", 0.5) == "x" * 50
 
 
-def test_a_plan_that_cannot_be_written_leaves_the_last_one_in_force(make: Make) -> None:
-    node = make()
-    ports = node.inventory.fabric.ports
-    node.list_ports(ports[:1])
-    node.start()
-    plan_path(node.ring.path, 0).unlink()
-    plan_path(node.ring.path, 0).mkdir()
-    node.list_ports(ports)
-    node.run(2)
-    assert node.errors.counts()["plan"] > 0
-    assert [node.sampled(name, 0.5) for name in node.names] == ["x" * 50, "." * 50]
-    plan_path(node.ring.path, 0).rmdir()
-    node.run(1)
-    assert {node.sampled(name, 0.5) for name in node.names} == {"x" * 50}
-    assert node.supervisor.health().restarts == 0
-
-
 def test_a_scan_that_fails_leaves_the_last_one_in_force(node: Supervised) -> None:
     def fail() -> None:
         raise OSError(errno.EMFILE, "Too many open files")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +10,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.clocks import ClockState
-from ibpulse.core.answers.node import ClockAnswer, TopologyAnswer
+from ibpulse.core.answers.node import ClockAnswer
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.text import TextFormat, table_text
-from tests.sysfs.machines import GEN4, GEN5, Machine, write_link
 from tests.web.conftest import make_client
 from tests.web.rings import Node, make_node
 
@@ -27,12 +24,6 @@ async def ask(node: Node, /, **parts: object) -> dict:
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     ClockAnswer.model_validate(answer.json(), strict=True)
     return answer.json()
-
-
-async def test_the_time_is_that_of_the_answer_in_nanoseconds(node: Node) -> None:
-    times = iter((1763683203030123456, 1763683204000000001))
-    for time_ns in (1763683203030123456, 1763683204000000001):
-        assert (await ask(node, wall_clock_ns=lambda: next(times)))["time_ns"] == time_ns
 
 
 @pytest.mark.parametrize(
@@ -81,51 +72,9 @@ async def test_readiness_is_that_of_the_daemon(node: Node, good: bool) -> None:
     assert (answer.status_code, answer.text) == (200 if good else 503, "The sentence.\n")
 
 
-NIC = "15/15:01.0/16:00.0/17:00.0/18:00.0"
-GPU = "15/15:01.0/16:00.0/17:01.0/19:00.0"
-FAR = "25/25:01.0/26:00.0"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    made = Machine(tmp_path / "sys")
-    made.add_nic("mlx5_0", NIC, link=write_link(GEN4, 16, GEN5, 16))
-    made.add_gpu(GPU)
-    made.add_gpu(FAR, 1)
-    return made
-
-
-async def answer_of(node: Node, machine: Machine, path: str) -> dict:
-    fabric = Inventory(machine.root).scan()
-    async with make_client(node.parts(fabric=lambda: fabric)) as client:
-        answer = await client.get(path)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    return answer.json()
-
-
-async def test_devices_gpus_and_distances_are_described(node: Node, machine: Machine) -> None:
-    answer = await answer_of(node, machine, "/api/v1/topology")
-    assert json.loads(TopologyAnswer.model_validate_json(json.dumps(answer)).encode()) == answer
-    assert answer["distances"] == {"mlx5_0": {"0000:19:00.0": "PIX", "0000:26:00.0": "SYS"}}
-    assert [(gpu["address"], gpu["name"], gpu["form_factor"], gpu["numa_node"]) for gpu in answer["gpus"]] == [
-        ("0000:19:00.0", "H100 80GB", "SXM", 0),
-        ("0000:26:00.0", "H100 80GB", "SXM", 1),
-    ]
-
-
 def server_text(counts: web.WebCounts, *names: str) -> str:
     """The families of the server, all or some, as they stand on the page."""
     return table_text(web.ROWS, counts, TextFormat.PROMETHEUS, names)
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
-async def test_metrics_come_without_a_redirect(client: httpx.AsyncClient, path: str) -> None:
-    answer = await client.get(path, headers={"Accept": "application/openmetrics-text", "Accept-Encoding": "identity"})
-    assert answer.status_code == 200
-    assert answer.text.endswith("# EOF\n")
-    assert answer.headers["content-type"] == TextFormat.OPENMETRICS.value
-    assert answer.headers["vary"] == "Accept, Accept-Encoding"
-    assert "content-encoding" not in answer.headers
 
 
 async def test_gzip_comes_where_it_is_taken(client: httpx.AsyncClient) -> None:

@@ -1,6 +1,6 @@
 """Runs an ASGI application in a running event loop, with limits on its connections: heads, clients that do not read.
 
-`tests/web/test_uvicorn_canary.py` covers the uvicorn internals it relies on.
+It relies on internals of uvicorn, which is pinned to a minor version; `tests/web` notices when they change.
 """
 
 from __future__ import annotations
