@@ -79,15 +79,6 @@ def test_bytes_scale_and_vanish_within_a_node(group: RankGroup, operation: str, 
         assert (nvlink_bytes(operation, algorithm, size, group) > 0) == (group.members > 1)
 
 
-@given(GROUPS, st.sampled_from(("all-gather", "reduce-scatter", "all-reduce")))
-def test_hierarchical_sends_at_most_a_ring(group: RankGroup, operation: str) -> None:
-    ring = node_wire_bytes(operation, RING, 1e9, group)
-    hierarchical = node_wire_bytes(operation, HIERARCHICAL, 1e9, group)
-    assert hierarchical <= ring
-    if group.members == 1:
-        assert hierarchical == ring
-
-
 @given(GROUPS)
 def test_all_reduce_is_reduce_scatter_plus_all_gather(group: RankGroup) -> None:
     for algorithm in (RING, HIERARCHICAL):
@@ -110,12 +101,6 @@ def test_steps_of_a_ring() -> None:
     group = RankGroup("dp", 64, 1, 8)
     assert latency_seconds("all-reduce", group) == pytest.approx((8.4 + 112 * 3.4 + 14 * 14) * 1e-6)
     assert latency_seconds("all-gather", group) == pytest.approx((8.4 + 56 * 3.4 + 7 * 14) * 1e-6)
-
-
-def test_a_collective_within_a_node_uses_nvlink() -> None:
-    flow = collective_flow("gradients", "all-reduce", RankGroup("tp", 8, 1, 8), RING, 1, 2**30, "all")
-    seconds = flow_seconds(flow, Hardware(8, 47e9, 370e9))
-    assert seconds == pytest.approx(2 * 7 / 8 * 2**30 / 370e9 + (8.4 + 14 * 3.4) * 1e-6)
 
 
 @pytest.mark.parametrize(("nodes", "hop_us"), [(1, 3.4), (2, 14.0)])

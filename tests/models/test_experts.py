@@ -126,10 +126,6 @@ def test_penalty_of_chance(ranks: int, copies: int, formula: float, simulated: f
     assert found == pytest.approx(float((draws.max(axis=1) / draws.mean(axis=1)).mean()), rel=0.03)
 
 
-def test_equal_loads_have_no_penalty() -> None:
-    assert experts.measured_penalty(experts.rank_loads([2.0] * 12, 4)) == 1.0
-
-
 @pytest.mark.parametrize("loads", [[], [0.0, 0.0], [-1.0, 2.0], [float("nan")], [float("inf"), 1.0]])
 def test_invalid_loads_are_refused(loads: list[float]) -> None:
     with pytest.raises(ValueError, match="loads are numbers of 0 or more"):

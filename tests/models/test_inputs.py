@@ -113,67 +113,30 @@ def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None
     ("texts", "fault"),
     [
         ({"model": "qwen2.5-7b"}, "nodes: is missing; give --nodes, or nodes in the file"),
-        (
-            {"nodes": "2"},
-            "model: parameters, layers, hidden missing; give --model with the name of a published one, or its "
-            "config.json",
-        ),
+        ({"nodes": "2"}, "model: parameters, layers, hidden missing; give --model with the name of a published one"),
         ({"nodes": "2", "layers": "3"}, "model: parameters, hidden missing; give them too"),
-        (
-            {**SHAPE, "experts": "8"},
-            "model: experts-per-token, moe-layers, expert-parameters missing; give them too",
-        ),
-        (
-            {**LEAST, "layers": "3"},
-            "flag --model: the model is described twice; give a name, a file or figures",
-        ),
-        (
-            {**LEAST, "mfu": "0.4", "hfu": "0.5"},
-            "flag --hfu: the time of the step already follows from mfu; give only one of step, mfu, hfu, peak-share",
-        ),
-        (
-            {**LEAST, "mfu": "0.4", "step": "1s"},
-            "flag --mfu: the time of the step already follows from step; give only one of step, mfu, hfu, peak-share",
-        ),
-        (
-            {**ROUTED, "vocabulary": "500000"},
-            "flag --vocabulary: its embeddings have 2.048e+09 parameters, of 2e+09 dense ones",
-        ),
+        ({**SHAPE, "experts": "8"}, "model: experts-per-token, moe-layers, expert-parameters missing"),
+        ({**LEAST, "layers": "3"}, "flag --model: the model is described twice; give a name, a file or figures"),
+        ({**LEAST, "mfu": "0.4", "hfu": "0.5"}, "flag --hfu: the time of the step already follows from mfu"),
+        ({**LEAST, "mfu": "0.4", "step": "1s"}, "flag --mfu: the time of the step already follows from step"),
+        ({**ROUTED, "vocabulary": "500000"}, "flag --vocabulary: its embeddings have 2.048e+09 parameters"),
         ({**ROUTED, "moe-layers": "40"}, "flag --moe-layers: 40 is more than layers, 32"),
         ({**ROUTED, "experts-per-token": "65"}, "flag --experts-per-token: 65 is more than experts, 64"),
         ({**LEAST, "tp": "3"}, "job: tp x cp x pp = 3 does not divide 16 GPUs (2 x 8)"),
         ({**LEAST, "ep": "4"}, "flag --ep: 4 does not divide the 0 experts of qwen2.5-7b"),
-        (
-            {**LEAST, "sharding": "hsdp", "shard-ranks": "3"},
-            "flag --shard-ranks: 3 does not divide the 16 data ranks; hsdp needs a divisor",
-        ),
+        ({**LEAST, "sharding": "hsdp", "shard-ranks": "3"}, "flag --shard-ranks: 3 does not divide the 16 data"),
         ({**LEAST, "virtual-stages": "2"}, "flag --virtual-stages: 2 virtual stages need pp above 1"),
-        (
-            {**LEAST, "global-batch": "24"},
-            "flag --global-batch: 24 is not a multiple of micro-batch x dp = 1 x 16",
-        ),
-        (
-            {**LEAST, "groups": "4"},
-            "flag --groups: needs network, the kind of network that it describes",
-        ),
+        ({**LEAST, "global-batch": "24"}, "flag --global-batch: 24 is not a multiple of micro-batch x dp = 1 x 16"),
+        ({**LEAST, "groups": "4"}, "flag --groups: needs network, the kind of network that it describes"),
         ({**LEAST, "network": "torus"}, "flag --network: torus needs dimensions"),
-        (
-            {**LEAST, "network": "fat-tree", "groups": "4"},
-            "flag --groups: is not a figure of fat-tree; remove it",
-        ),
-        (
-            {**LEAST, "network": "torus", "dimensions": "4,2.5"},
-            "flag --dimensions: give up to 8 whole numbers, such as 16,16,16",
-        ),
-        (
-            {**LEAST, "gpus-per-node": "6", "nodes": "2", "tp": "4", "pp": "3"},
-            "flag --tp: groups of 4 ranks at a distance of 1 do not fit evenly into nodes of 6 GPUs; choose degrees "
-            "that divide 6 or are multiples of it",
-        ),
+        ({**LEAST, "network": "fat-tree", "groups": "4"}, "flag --groups: is not a figure of fat-tree; remove it"),
+        ({**LEAST, "network": "torus", "dimensions": "4,2.5"}, "flag --dimensions: give up to 8 whole numbers"),
+        ({**LEAST, "gpus-per-node": "6", "nodes": "2", "tp": "4", "pp": "3"}, "flag --tp: groups of 4 ranks at a"),
     ],
 )
 def test_contradicting_inputs_are_refused(texts: dict[str, str], fault: str) -> None:
-    assert faults_of(texts) == (fault,)
+    (found,) = faults_of(texts)
+    assert found.startswith(fault)
 
 
 def test_all_faults_are_listed() -> None:

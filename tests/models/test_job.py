@@ -6,15 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ibpulse.workbench.models.job import DEDUPLICATED, PLAIN, distinct_nodes, remote_copies
-
-
-@pytest.mark.parametrize(("nodes", "expected"), [(2, 1.993), (4, 3.614), (8, 5.295)])
-def test_distinct_nodes_of_a_token(nodes: int, expected: float) -> None:
-    assert distinct_nodes(nodes, 256, 8) == pytest.approx(expected, abs=1e-3)
 
 
 def test_distinct_nodes_under_node_limited_routing() -> None:
@@ -31,15 +24,6 @@ def test_distinct_nodes_and_remote_copies_over_all_choices(nodes: int, experts: 
     assert remote_copies(DEDUPLICATED, nodes, experts, chosen) == pytest.approx(remote)
     copies = np.mean([np.count_nonzero(route) for route in routes])
     assert remote_copies(PLAIN, nodes, experts, chosen) == pytest.approx(copies)
-
-
-@given(st.integers(1, 6), st.integers(1, 6), st.data())
-def test_deduplicated_is_at_most_plain(nodes: int, held: int, data: st.DataObject) -> None:
-    chosen = data.draw(st.integers(1, nodes * held))
-    plain = remote_copies(PLAIN, nodes, nodes * held, chosen)
-    assert remote_copies(DEDUPLICATED, nodes, nodes * held, chosen) <= plain + 1e-9
-    if chosen == 1:
-        assert remote_copies(DEDUPLICATED, nodes, nodes * held, 1) == pytest.approx(plain)
 
 
 def test_impossible_routing_is_refused() -> None:

@@ -231,12 +231,3 @@ def test_uncountable_layers_are_refused(tmp_path: Path, changes: dict[str, Any],
     with pytest.raises(ConfigError) as refusal:
         job_file(tmp_path, changed(**changes))
     assert any(fault in one for one in refusal.value.faults)
-
-
-def test_an_invalid_value_is_refused_with_its_key(tmp_path: Path) -> None:
-    file = job_file(tmp_path, changed(tensor_model_parallel_size="x"))
-    with pytest.raises(ConfigError) as refusal:
-        read_inputs({}, file)
-    assert refusal.value.faults[0].endswith(
-        ": model.tensor_model_parallel_size: 'x' is not a whole number; choose 1 to 10000000"
-    )

@@ -290,18 +290,6 @@ def test_times_of_collectives_within_a_node() -> None:
     assert found.communication_seconds.high == pytest.approx(latency + nvlink / EIGHT_RAILS.nvlink_bytes_per_second)
 
 
-TABLE = [
-    (0.55, 7.27, 10, 1.0000, 0.1736),
-    (0.55, 27.27, 10, 0.9167, 0.5443),
-    (0.55, 181.8, 10, 0.6050, 0.2517),
-    (0.50, 40, 10, 0.7500, 0.5000),
-    (0.30, 315, 10, 0.3317, 0.2585),
-    (0.30, 315, 100, 0.6175, 0.5765),
-    (0.75, 315, 100, 1.0000, 0.3834),
-    (0.90, 1444, 10, 0.9069, 0.0715),
-]
-
-
 def sampled(spans: list[Span], period: float, sample: float) -> tuple[float, float]:
     """Duty, and CV of the active samples, of 200,000 samples at random phases."""
     edges = np.array(sorted({0.0, period, *(time for begin, end, _ in spans for time in (begin, end))}))
@@ -336,15 +324,6 @@ def on_off(share: float, sample: float) -> tuple[float, float, float]:
     # whole periods within the sample, and the best part of the next
     longest = math.floor(sample) * share + min(sample % 1, share)
     return longest / sample, duty, math.sqrt(max(0.0, (variance + 1) * duty - 1))
-
-
-@pytest.mark.parametrize(("share", "period", "sample", "duty", "cv"), TABLE)
-def test_statistics_of_bursts_are_the_published_ones(
-    share: float, period: float, sample: float, duty: float, cv: float
-) -> None:
-    found = schedule_statistics([(0, share * period, 1.0)], period, sample)
-    assert (found.duty, found.cv) == pytest.approx((duty, cv), rel=5e-3)
-    assert sampled([(0, share * period, 1.0)], period, sample) == pytest.approx((duty, cv), abs=0.01)
 
 
 @given(st.floats(0.02, 1), st.floats(0.02, 5))
@@ -394,12 +373,6 @@ def test_samples_of_the_published_runs(
     assert found.cv == pytest.approx(cv, abs=0.03)
     assert found.cv == pytest.approx(published_cv, abs=0.1)
     assert schedule_statistics(spans, seconds, 0.1).cv == pytest.approx(cv_100, abs=0.03)
-
-
-def test_the_peak_of_the_published_moe_run() -> None:
-    """658 GB/s transmit and receive; the measured one was 659."""
-    spans, _ = fit_step(MOE_STEP, 1.444)
-    assert 2 * schedule_statistics(spans, 1.444, 0.01).peak / 1e9 == pytest.approx(658, rel=1e-3)
 
 
 class Queues:
@@ -465,12 +438,6 @@ def test_collectives_are_complete_and_in_order() -> None:
     assert all(first[1] <= second[0] + 1e-12 for first, second in itertools.pairwise(spans))
     assert sum(end - begin for begin, end, _ in spans) == pytest.approx(COLLECTIVES)
     assert spans[-1][1] <= length
-
-
-def test_a_step_between_perfect_overlap_and_none() -> None:
-    for compute in (0.01, 0.1, 1.0):
-        _, length = DENSE_STEP.lay_out(compute)
-        assert max(compute, COLLECTIVES) <= length <= compute + COLLECTIVES
 
 
 def test_fitted_compute_gives_the_step_length() -> None:
