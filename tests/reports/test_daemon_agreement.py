@@ -87,30 +87,18 @@ def test_it_is_the_number_of_the_daemon(here: str, there: str, both: tuple[Summa
     assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-3 if here in means else 1e-9)
 
 
-def test_burstiness_equals_the_daemons(both: tuple[Summary, Run]) -> None:
+def test_distributions_period_and_shares_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
     summary, run = both
     found = {scale: run.values[f"burstiness_cv_{scale}"] for scale in summary.node.burstiness_cv}
     assert found == pytest.approx(dict(summary.node.burstiness_cv), rel=1e-9)
-
-
-def test_bursts_and_gaps_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
-    summary, run = both
     assert (run.values["bursts"], run.values["gaps"]) == (summary.node.bursts.count, summary.node.gaps.count)
     # the ring has holes
     assert run.values["burst_bytes"] is None
-
-
-def test_period_and_label_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
-    summary, run = both
     # the daemon's counters say what flowed over a hole, and its bins lie elsewhere
     assert run.values["step_period_seconds"] == pytest.approx(summary.node.step_period_seconds, rel=2e-3)
     assert run.values["step_period_score"] == pytest.approx(summary.node.step_period_score, abs=0.05)
     assert run.values["signature"] == summary.node.workload_signature
     assert run.values["signature_confidence"] == pytest.approx(summary.node.workload_signature_confidence, rel=1e-9)
-
-
-def test_observed_time_and_shares_equal_the_daemons(both: tuple[Summary, Run]) -> None:
-    summary, run = both
     assert run.values["observed_ratio"] * SECONDS == pytest.approx(summary.node.observed_seconds, rel=1e-9)
     assert summary.node.observed_seconds == pytest.approx(SECONDS - 7 * TICK_NS / SECOND_NS)
     shares = [one.rail_share_ratio for one in summary.ports]
@@ -151,11 +139,3 @@ def test_published_moe_run_is_moe_saturated(tmp_path: Path, workload: Fsdp, satu
     # 45 and 52 % of the line rate when active are not saturation
     assert not any(one.traffic.saturated for one in found)
     assert found[-1].rails.line_rate_bytes_per_second == 2 * len(rails) * LINE
-
-
-def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in DEVICES), seconds=90)
-    fill(ring, DENSE)
-    recording = recording_of(ring)
-    hole = HOLES[0] - FIRST_TICK
-    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0]))[:2].tolist() == [hole, hole + 1]

@@ -28,18 +28,17 @@ def recording() -> Recording:
     return record(rates)
 
 
-def test_trimming_cuts_silence_at_both_ends(recording: Recording) -> None:
+def test_trimming_cuts_silence_at_both_ends_and_refuses_silence_alone(recording: Recording) -> None:
     run = run_of(recording, ReportOptions(trim=True))
     # the last tick of the wave is silent
     assert run.values["window_seconds"] == pytest.approx(3.99)
     assert run.values["duty_cycle_ratio"] == pytest.approx(200 / 399)
     assert run.cut_seconds == pytest.approx((2.0, 1.01))
     assert (run.start_ns, run.end_ns) == (START_NS + 2 * SECOND_NS, START_NS + 5_990_000_000)
-
-
-def test_trimming_silence_leaves_nothing_and_is_refused() -> None:
     with pytest.raises(RecordingError, match=r"recording /recordings/a\.parquet is never active, .* omit it"):
         run_of(record(np.zeros((1, 2, 300))), ReportOptions(trim=True))
+    with pytest.raises(RecordingError, match="has no data between --from and --to: it is 7 s long; choose other times"):
+        run_of(recording, ReportOptions(begin=Moment(8 * SECOND_NS, after_begin=True)))
 
 
 @pytest.mark.parametrize("after_begin", [True, False], ids=["after the beginning", "of the clock"])
@@ -51,15 +50,15 @@ def test_a_part_is_cut_out_between_two_moments(recording: Recording, after_begin
     assert (run.start_ns, run.end_ns) == (START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS)
 
 
-def test_nothing_between_two_moments_is_refused(recording: Recording) -> None:
-    with pytest.raises(RecordingError, match="has no data between --from and --to: it is 7 s long; choose other times"):
-        run_of(recording, ReportOptions(begin=Moment(8 * SECOND_NS, after_begin=True)))
-
-
 def test_rails_are_described_and_other_ports_are_not(recording: Recording) -> None:
     ports = (recording.meta.ports[0], replace(recording.meta.ports[1], rail=False))
     run = run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
     assert [port.port for port in run.ports] == ["mlx5_0:1"]
+    ports = tuple(replace(port, rail=False) for port in recording.meta.ports)
+    with pytest.raises(RecordingError, match="has no rail; choose ports with --port: it has mlx5_0:1, mlx5_1:1"):
+        run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
+    with pytest.raises(RecordingError, match="has no port mlx5_7, mlx5_8:2; it has mlx5_0:1, mlx5_1:1"):
+        run_of(recording, ReportOptions(ports=("mlx5_7", "mlx5_0", "mlx5_8:2")))
 
 
 @pytest.mark.parametrize("name", ["mlx5_1", "mlx5_1:1"])
@@ -67,17 +66,6 @@ def test_a_chosen_port_is_described_alone(recording: Recording, name: str) -> No
     run = run_of(recording, ReportOptions(ports=(name,)))
     assert [port.port for port in run.ports] == ["mlx5_1:1"]
     assert run.values["peak_bytes_per_second"] == pytest.approx(2 * GB)
-
-
-def test_unknown_port_error_lists_ports(recording: Recording) -> None:
-    with pytest.raises(RecordingError, match="has no port mlx5_7, mlx5_8:2; it has mlx5_0:1, mlx5_1:1"):
-        run_of(recording, ReportOptions(ports=("mlx5_7", "mlx5_0", "mlx5_8:2")))
-
-
-def test_a_recording_without_rails_asks_for_ports(recording: Recording) -> None:
-    ports = tuple(replace(port, rail=False) for port in recording.meta.ports)
-    with pytest.raises(RecordingError, match="has no rail; choose ports with --port: it has mlx5_0:1, mlx5_1:1"):
-        run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
 
 
 @pytest.mark.parametrize(
