@@ -96,7 +96,6 @@ def test_spans_of_files_are_exact_to_the_sample(tmp_path: Path, files: list[Path
     store = DatasetStore(str(tmp_path))
     (part,) = store.parts(RAW)
     path = store.local_path(RAW, part)
-    assert path is not None
     kept = load(path)
     assert (kept.start_ns, kept.end_ns) == (START_NS + 10**9 + INTERVAL_NS, START_NS + 3 * 10**9)
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bench.synthetic_dataset import RailPlan
-from bench.synthetic_fleet import START_NS, SyntheticFleet
+from bench.synthetic_fleet import START_NS
 from ibpulse.base import limits
 from ibpulse.base.units import SECOND_NS
 from ibpulse.cli import main
@@ -48,13 +48,6 @@ def test_nothing_is_claimed_of_a_healthy_fleet() -> None:
     found = findings("quiet", [plan(seed=4)])
     assert [finding.kind for finding in found] == ["nobody-late", "clocks"]
     assert "would not be named" in found[0].limit
-
-
-def test_wrong_clock_bounds_make_nobody_late() -> None:
-    wrong = plan(clocks_ms={4: 8.0})
-    found = findings("wrong", [wrong], clocks=SyntheticFleet(wrong).clocks(0.1, {4: 0.0}))
-    assert kinds(found) == {*QUIET, "ends-apart"}
-    assert named_by(found, "ends-apart") == [("node5",)]
 
 
 def test_pipelines_are_compared_with_their_own() -> None:
@@ -120,13 +113,11 @@ def test_jobs_are_compared_with_an_interval() -> None:
     folder = dataset("jobs", [plan()], job="1001", clocks={})
     dataset("jobs", [plan(period_ms=345.1, seed=5)], job="1002", clocks={}, start_ns=1_763_690_400_000_000_000)
     report = describe_dataset(folder, DatasetChoice(job="1002"), DatasetChoice(job="1001"))
-    assert report.changes is not None
     step = next(change for change in report.changes.changes if change.key == "step_seconds")
     assert step.ratio == pytest.approx(1.1, abs=0.01)
     assert step.low <= step.ratio <= step.high
     assert step.significant
     same = describe_dataset(folder, DatasetChoice(job="1001"), DatasetChoice(job="1001"))
-    assert same.changes is not None
     assert not any(change.significant for change in same.changes.changes)
 
 

@@ -89,12 +89,18 @@ def test_seconds_have_the_samples_that_end_in_them() -> None:
         assert row["observed_ratio"] == pytest.approx(np.count_nonzero(~np.isnan(rates).any(axis=0)) / 100)
 
 
-def test_pipelines_on_one_node_are_two_groups(two_pipelines: Tiers) -> None:
+def test_pipelines_on_one_node_are_two_groups_with_their_bytes(two_pipelines: Tiers) -> None:
     rows = two_pipelines.tables[STEPS].to_pylist()
     groups = {row["group"]: (row["ports"], row["owner"], row["stage"]) for row in rows}
     assert groups == {0: ("mlx5_0:1,mlx5_1:1", "7", "0"), 1: ("mlx5_2:1,mlx5_3:1", None, "1")}
     # 42 silences of 43 steps have traffic on both sides, so there is one whole step less
     assert [sum(row["group"] == group for row in rows) for group in (0, 1)] == [41, 40]
+    (row, *_) = two_pipelines.tables[STEPS].to_pylist()
+    # two ports, and bursts that are 280 ms of a step: three pauses of 40 ms
+    assert row["receive_bytes"] == pytest.approx(2 * RATE * 0.28, rel=0.01)
+    assert row["transmit_bytes"] == pytest.approx(2 * RATE * 0.28, rel=0.01)
+    assert row["silent_ratio"] == pytest.approx(1 - 0.28 / 0.7, abs=0.12)
+    assert row["missing_ratio"] == 0
 
 
 def test_pipelines_of_one_owner_differ_by_rhythm() -> None:
@@ -125,15 +131,6 @@ def test_edges_match_the_known_traffic(two_pipelines: Tiers) -> None:
             assert all(row[f"{name}_resolved"] for row in mine), name
         own = np.median([row["transmit_first_ns"] - row["receive_first_ns"] for row in mine])
         assert own == pytest.approx(1e9 * pipeline.late, abs=0.2e6)
-
-
-def test_steps_have_their_bytes_and_silence(two_pipelines: Tiers) -> None:
-    (row, *_) = two_pipelines.tables[STEPS].to_pylist()
-    # two ports, and bursts that are 280 ms of a step: three pauses of 40 ms
-    assert row["receive_bytes"] == pytest.approx(2 * RATE * 0.28, rel=0.01)
-    assert row["transmit_bytes"] == pytest.approx(2 * RATE * 0.28, rel=0.01)
-    assert row["silent_ratio"] == pytest.approx(1 - 0.28 / 0.7, abs=0.12)
-    assert row["missing_ratio"] == 0
 
 
 def test_missing_samples_are_bridged_or_widen_bounds() -> None:

@@ -45,26 +45,26 @@ async def test_a_file_is_read_again_when_it_changes_and_stays_when_it_is_broken(
     await found.refresh()
     assert found.targets == (Target("node1", "http://node1:1", {"rack": "r1"}),)
     assert found.problems == ()
-
     path.write_text('[{"targets": ["node1:1", "node2:1"]}]')
     await found.refresh()
     assert urls(found) == {"node1": "http://node1:1", "node2": "http://node2:1"}
-
     path.write_text('[{"targets": ["node3:1"]}')
     await found.refresh()
     assert [*urls(found)] == ["node1", "node2"]
     (problem,) = found.problems
     assert problem.startswith(f"{path}: {path}: not JSON: ")
     assert problem.endswith("; the nodes of its last good answer stay")
-
     path.unlink()
     await found.refresh()
     assert [*urls(found)] == ["node1", "node2"]
     assert "cannot be read: No such file or directory" in found.problems[0]
-
     path.write_text("[]")
     await found.refresh()
     assert (found.targets, found.problems) == ((), ())
+    found = discover(str(tmp_path / "none.yml"))
+    await found.refresh()
+    assert found.targets == ()
+    assert not found.problems[0].endswith("stay")
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,6 @@ async def test_a_file_that_grows_too_large_keeps_its_nodes(tmp_path: Path) -> No
             "more than 5000 nodes; list fewer" in found.problems[0]
         )
     assert found.failures() == {str(path): 2}
-
-
-async def test_a_source_that_never_answered_has_no_nodes(tmp_path: Path) -> None:
-    found = discover(str(tmp_path / "none.yml"))
-    await found.refresh()
-    assert found.targets == ()
-    assert not found.problems[0].endswith("stay")
 
 
 def test_a_file_of_a_terabyte_a_pipe_and_a_directory_are_refused_at_once(tmp_path: Path) -> None:
@@ -294,14 +287,11 @@ async def test_nothing_is_left_after_closing(server: Hostile) -> None:
         ("dnssrv+_http._tcp.ibpulse.monitoring.svc", ServiceSource),
         ("/etc/nodes.json", FileSource),
         ("nodes.yaml", FileSource),
+        ("https://sd.example/nodes?x=y", HttpSource),
     ],
 )
-def test_sources_are_told_by_their_form(text: str, kind: type) -> None:
+async def test_sources_are_told_by_their_form(text: str, kind: type) -> None:
     assert type(parse_source(text)) is kind
-
-
-async def test_a_url_is_a_source() -> None:
-    assert type(parse_source("https://sd.example/nodes?x=y")) is HttpSource
 
 
 @pytest.mark.parametrize(

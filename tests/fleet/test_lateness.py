@@ -87,7 +87,6 @@ def test_wrong_clock_bounds_make_nobody_late() -> None:
     assert late_nodes(found) == []
     assert [name for name, each in found.items() if each.ends_apart] == ["node6"]
     apart = found["node6"].ends
-    assert apart is not None
     assert apart.ms == pytest.approx(8.0, abs=0.7)
 
 
@@ -188,6 +187,5 @@ def test_compared_ends_have_errors_of_both_clocks() -> None:
     nodes = {name: StepTimes(ends, edges(starts), edges(starts), 10 * MILLISECOND_NS) for name in "abcd"}
     clocks = {name: ClockOffset(0, 200_000 if name == "a" else 300_000) for name in nodes}
     own, *others = [each.ends for each in compare_nodes(nodes, clocks).values()]
-    assert own is not None
     assert own.uncertainty_ms == pytest.approx(0.2 + 0.3 + 0.5)
     assert [each.uncertainty_ms for each in others if each] == pytest.approx([0.3 + 0.3 + 0.5] * 3)

@@ -211,10 +211,6 @@ def array(values: Any, **changes: Any) -> PeerAnswer:
 GOOD = np.array([[1, np.nan, 3], [4, 5, 6]], dtype="<f4")
 
 
-def test_an_array_is_read() -> None:
-    np.testing.assert_array_equal(read_array(array(GOOD)).values, GOOD)
-
-
 @for_each(
     [
         GOOD.astype("<f8"),

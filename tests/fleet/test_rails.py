@@ -15,12 +15,19 @@ def rates(noise: float = 0.01) -> Floats:
     return 20e9 * np.random.default_rng(0).normal(1.0, noise, (len(NODES), len(RAILS)))
 
 
-def test_equal_rates_name_nothing() -> None:
+def test_equal_and_unknown_rates_name_nothing() -> None:
     found = split_rates(NODES, RAILS, rates())
     assert found.hot_rails() == []
     assert found.differing_nodes() == []
     assert found.differing_ports() == []
     assert found.idle_ports() == []
+    values = rates()
+    values[1, 2] = np.nan
+    values[3] = np.nan
+    found = split_rates(NODES, RAILS, values)
+    assert found.idle_ports() == []
+    assert np.isnan(found.rest[3]).all()
+    assert found.hot_rails() == []
 
 
 def test_hot_rail_node_and_port_are_separated() -> None:
@@ -47,21 +54,11 @@ def test_factors_are_exact_without_noise() -> None:
     assert found.rest == pytest.approx(np.ones((3, 4)))
 
 
-def test_unknown_rates_are_neither_idle_nor_different() -> None:
-    values = rates()
-    values[1, 2] = np.nan
-    values[3] = np.nan
-    found = split_rates(NODES, RAILS, values)
-    assert found.idle_ports() == []
-    assert np.isnan(found.rest[3]).all()
-    assert found.hot_rails() == []
-
-
 def moved(seconds: int = 30) -> Floats:
     return 20e9 * np.random.default_rng(1).normal(1.0, 0.02, (seconds, 4))
 
 
-def test_silent_rail_with_a_doubled_one_is_a_failover() -> None:
+def test_a_silent_rail_with_a_doubled_one_is_a_failover() -> None:
     values = moved()
     values[12:20, 3] += values[12:20, 1]
     values[12:20, 1] = 0
@@ -69,9 +66,6 @@ def test_silent_rail_with_a_doubled_one_is_a_failover() -> None:
     assert (found.silent, found.doubled, found.first, found.end) == ("mlx5_1:1", "mlx5_3:1", 12, 20)
     assert not found.lasting
     assert found.bytes_ratio == pytest.approx(1.0, abs=0.02)
-
-
-def test_long_failovers_are_found_by_equal_shares() -> None:
     values = moved()
     values[5:, 3] += values[5:, 1]
     values[5:, 1] = 0
@@ -100,7 +94,6 @@ def test_hot_rails_carry_most_on_most_nodes() -> None:
     usual = dict.fromkeys((f"mlx5_{number}:1" for number in range(8)), 10.0)
     hot = usual | {"mlx5_3:1": 20.0}
     found = find_hot_rail({"a": hot, "b": hot, "c": usual})
-    assert found is not None
     assert (found.port, found.nodes) == ("mlx5_3:1", 2)
     assert found.share_ratio == pytest.approx(20 / 90)
     assert found.usual_ratio == pytest.approx(1 / 8)

@@ -41,13 +41,10 @@ def test_notable_silences_begin_and_end_with_traffic_and_missing_data_is_none() 
 WHOLE = [(0.0, 10.0)]
 
 
-def test_silences_that_overlap_are_one_stall_and_who_has_samples_and_none_moved_bytes() -> None:
+def test_silences_that_overlap_are_one_stall_and_others_are_two() -> None:
     found = {"a": [(4.25, math.inf)], "b": [(4.11, math.inf)], "c": [], "d": []}
     stalls = find_stalls(found, {"a": WHOLE, "b": WHOLE, "c": WHOLE, "d": [(0.0, 4.5)]})
     assert stalls == [FleetStall(("b", "a"), ("c",), 4.25, math.inf)]
-
-
-def test_consecutive_silences_are_two_stalls_the_longest_first() -> None:
     found = {name: [(2.0, 4.0), (6.0, 9.0)] for name in "ab"}
     stalls = find_stalls(found, dict.fromkeys(found, WHOLE))
     assert [stall.since for stall in stalls] == [6.0, 2.0]

@@ -174,22 +174,23 @@ def test_faulty_lists_are_refused_with_the_place(
     assert faults(tmp_path, text, "yaml")[0].startswith(yaml_fault)
 
 
-def test_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_list_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "[", "json")[0].startswith("list: not JSON: ")
     assert faults(tmp_path, "[", "yaml")[0].startswith("list:1: not YAML: ")
     assert faults(tmp_path, "[" * 10_000, "yaml")[0].startswith("list:1: more than 20 levels deep")
     with pytest.raises(DiscoveryError, match="not JSON"):
         make_targets(read_json(b"[" * 100_000, "list"))
+    assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
+    bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
+    assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
+    recursive = "- &a {targets: [x], labels: *a}\n"
+    assert "not a mapping of texts" in faults(tmp_path, recursive, "yaml")[0]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# no nodes\n", "---\n"])
 def test_empty_files_are_no_empty_lists(tmp_path: Path, text: str) -> None:
     (fault,) = faults(tmp_path, text, "yaml")
     assert "is empty; write [] if there are no nodes" in fault or f"is not a list; write it like {EXAMPLE}" in fault
-
-
-def test_numbers_as_labels_are_refused_in_json(tmp_path: Path) -> None:
-    assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
 
 
 def test_numbers_of_nodes_and_faults_are_bounded() -> None:
@@ -199,10 +200,3 @@ def test_numbers_of_nodes_and_faults_are_bounded() -> None:
     with pytest.raises(DiscoveryError) as caught:
         make_targets(read_json(json.dumps([{"targets": ["a b"] * 10_000}]).encode(), "list"))
     assert len(caught.value.faults) == MAX_FAULTS
-
-
-def test_recursive_aliases_are_harmless(tmp_path: Path) -> None:
-    bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
-    assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
-    recursive = "- &a {targets: [x], labels: *a}\n"
-    assert "not a mapping of texts" in faults(tmp_path, recursive, "yaml")[0]

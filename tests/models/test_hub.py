@@ -37,9 +37,7 @@ HUB: dict[str, dict[str, Any]] = {
 def counted(directory: Path, config: dict[str, Any], indent: str | int | None = None) -> Architecture:
     path = directory / "config.json"
     path.write_text(json.dumps(config, indent=indent))
-    model = read_job_file(path).model
-    assert model is not None
-    return model
+    return read_job_file(path).model
 
 
 @for_each(PUBLISHED)
@@ -69,9 +67,7 @@ def test_json_may_have_tabs_surrogates_and_a_mark(tmp_path: Path, indent: str | 
     assert counted(tmp_path, {template: [1, {}], **QWEN3, "chat": template}, indent).parameters == 30_532_122_624
     path = tmp_path / "config.json"
     path.write_text(path.read_text(), encoding="utf-8-sig")
-    marked = read_job_file(path).model
-    assert marked is not None
-    assert marked.parameters == 30_532_122_624
+    assert read_job_file(path).model.parameters == 30_532_122_624
 
 
 @pytest.mark.parametrize("name", HUB)

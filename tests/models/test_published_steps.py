@@ -157,9 +157,7 @@ def prediction(texts: Mapping[str, str], **more: str) -> Prediction:
 
 
 def step(texts: Mapping[str, str], **more: str) -> StepPrediction:
-    found = prediction(texts, **more).step
-    assert found is not None
-    return found
+    return prediction(texts, **more).step
 
 
 def without_utilisation(row: PublishedStep) -> dict[str, str]:
@@ -169,7 +167,6 @@ def without_utilisation(row: PublishedStep) -> dict[str, str]:
 @for_each({row.name: row for row in PUBLISHED})
 def test_published_jobs_have_their_published_step(row: PublishedStep) -> None:
     seconds, found = row.seconds or row.derived, step(row.texts).seconds
-    assert seconds is not None
     nearest = min(max(seconds, found.low), found.high)
     assert nearest / seconds == pytest.approx(1, abs=0.02)
     assert found.low / seconds == pytest.approx(1, abs=0.05)
@@ -223,8 +220,6 @@ def test_communication_and_bubble_extend_compute() -> None:
     compute = 8 * parameters * TOKENS["mtnlg"] / (2240 * 0.5 * A100)
     whole = prediction(texts)
     found = whole.step
-    assert found is not None
-    assert found.compute is not None
     assert found.compute.low == found.compute.high == pytest.approx(compute)
     # 34 of 240 micro-batches of a pipeline of 35 stages are idle
     assert found.seconds.low == pytest.approx(compute * (1 + 34 / 240))
@@ -233,7 +228,6 @@ def test_communication_and_bubble_extend_compute() -> None:
 
 def test_rates_follow_from_the_step_of_a_utilisation() -> None:
     found = prediction(LLAMA.texts, attention="none", algorithm="ring", gradient_bytes="2")
-    assert found.step is not None
     seconds = found.step.seconds.low
     sent = found.step.transmit_rate
     assert (sent.low, sent.high) == pytest.approx((found.node_bytes.low / seconds, found.node_bytes.high / seconds))
@@ -287,7 +281,6 @@ def test_the_page_has_published_and_predicted_steps() -> None:
 def page_row(row: PublishedStep) -> str:
     """The row of docs/model-formulas.md; a time in brackets is not published itself."""
     seconds, found = row.seconds or row.derived, step(row.texts).seconds
-    assert seconds is not None
     errors = [f"{100 * (one / seconds - 1):+.1f}" for one in (found.low, found.high)]
     published = f"{seconds:.4g} s" if row.seconds else f"({seconds:.4g} s)"
     predicted = f"{found.low:.4g} s" if found.low == found.high else f"{found.low:.4g} to {found.high:.4g} s"

@@ -10,7 +10,6 @@ from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.nccl.grades import GPU_LINKS, NETWORK, KnownHardware, bound_of, find_suspects, grade
 from ibpulse.workbench.nccl.results import (
-    PROTOCOLS,
     BenchmarkRun,
     Measurement,
     bus_factor,
@@ -29,10 +28,7 @@ def row(collective: str, rate: float = 300e9, size: int = 1 << 33, **more: str) 
 def node_rate_per_busbw(collective: str, algorithm: str, nodes: int) -> float:
     """Node rate divided by bus bandwidth: the time of an operation cancels."""
     ranks = 8 * nodes
-    sent, factor = node_bytes(collective, algorithm, 1.0, ranks, nodes), bus_factor(collective, ranks)
-    assert sent is not None
-    assert factor is not None
-    return sent / factor
+    return node_bytes(collective, algorithm, 1.0, ranks, nodes) / bus_factor(collective, ranks)
 
 
 @pytest.mark.parametrize("nodes", [2, 4, 8, 32])
@@ -72,11 +68,6 @@ def test_headers_add_their_share(mtu: int, infiniband: float, roce: float) -> No
     assert header_factors() == (1 + 24 / 4096, 1 + 82 / 1024)
 
 
-def test_payload_of_a_rail_of_400_gigabits() -> None:
-    assert 50 / header_factors("InfiniBand", 4096)[1] == pytest.approx(49.7, abs=0.05)
-    assert 50 / header_factors("Ethernet", 4096)[1] == pytest.approx(49.0, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("ratio", "names"),
     [
@@ -100,10 +91,7 @@ def test_the_slower_tier_is_the_bottleneck() -> None:
     assert bound_of(row("all_gather", algorithm="ring"), 64, 8, fast).low == 400e9
     theory = bound_of(row("all_gather", algorithm="ring"), 64, 8, slow)
     assert (theory.tier, theory.low) == (GPU_LINKS, 200e9)
-
-
-def test_a_tree_is_bound_by_gpu_links() -> None:
-    """A GPU sends 2 S (G-1)/G within its node, the bus bandwidth is 2 S (n-1)/n over the time."""
+    # a GPU sends 2 S (G-1)/G within its node, the bus bandwidth is 2 S (n-1)/n over the time
     theory = bound_of(
         row("all_reduce", algorithm="tree"),
         16,
@@ -113,17 +101,10 @@ def test_a_tree_is_bound_by_gpu_links() -> None:
     assert (theory.tier, theory.low) == (GPU_LINKS, pytest.approx(450e9 * (15 / 16) / (7 / 8)))
 
 
-def test_protocols_add_their_flags() -> None:
-    assert list(PROTOCOLS.values()) == pytest.approx([1, 1.066667, 2], abs=1e-6)
-
-
-def test_small_operations_have_no_grade() -> None:
+def test_small_operations_and_unknown_algorithms_have_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce", size=999_999_999),), ranks=32, nodes=4)
     result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_bytes_per_second=50e9, algorithm="ring"))
     assert (result.grade, result.reason) == ("", "below 1 GB")
-
-
-def test_an_unknown_algorithm_gives_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce"),), ranks=16, nodes=2)
     result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_bytes_per_second=50e9))
     assert (result.theory.low, result.theory.high) == (400e9, pytest.approx(750e9))

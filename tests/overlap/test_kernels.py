@@ -95,10 +95,7 @@ def test_kernels_resembling_communication_are_reported(name: str, told: bool) ->
     assert bool(CommunicationNames().resembling(name)) == told
 
 
-def test_added_patterns_match_the_whole_name() -> None:
+def test_every_library_has_an_example_and_added_patterns_match_the_whole_name() -> None:
     names = CommunicationNames(("collective::CollectiveMma",))
     assert names.library_of("void cutlass::Kernel<collective::CollectiveMma<int>>(int)") == ADDED
-
-
-def test_each_library_has_an_example() -> None:
     assert set(TABLE) == {library for library in NAMES.values() if library}

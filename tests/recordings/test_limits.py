@@ -40,14 +40,11 @@ QUIET = tuple((7, 3) for _ in range(10))
 MARKED = tuple((7 + 400 * n, FULL if n > 4 else 3 + n) for n in range(10))
 
 
-def test_signs_of_a_recording() -> None:
+def test_signs_and_changes_of_signals() -> None:
     first, second = find_recorded_signs(recorded(QUIET, MARKED), [0, 1], 1e8)
     assert [first.name, second.name] == [str(port.id) for port in recorded(QUIET, MARKED).meta.ports]
     assert set(first.signs.strip(10)[1:9]) == {"s"}
     assert set(second.signs.strip(10)[1:9]) == {"p"}
-
-
-def test_changes_of_signals() -> None:
     recording = recorded(QUIET, MARKED)
     names = [str(port.id) for port in recording.meta.ports]
     assert signal_changes(recording, [0, 1]) == [
@@ -55,9 +52,6 @@ def test_changes_of_signals() -> None:
         SignalChange("packet_sequence_errors", "packets", 4.0, (names[1],), ()),
     ]
     assert signal_changes(recorded(((1, 1),), ((1, 1),)), [0])[0].gained is None
-
-
-def test_ports_without_signals_have_no_signs() -> None:
     whole = make_recording(ports=2, ticks=100)
     assert find_recorded_signs(whole, [0, 1], 1e8) == []
     assert signal_changes(whole, [0, 1]) == []

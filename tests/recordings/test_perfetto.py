@@ -49,7 +49,7 @@ def test_every_sample_is_there_to_the_byte(piece: int) -> None:
             assert track.unit == "GB/s"
 
 
-def test_missing_samples_have_no_value() -> None:
+def test_missing_samples_have_no_value_and_no_sum() -> None:
     """A value would be drawn up to the next one, so each run of missing samples begins with NaN, as does the end."""
     rates = np.full((1, 2, 10), 1e9)
     rates[0, 0, [0, 4, 5]] = np.nan
@@ -61,9 +61,6 @@ def test_missing_samples_have_no_value() -> None:
     rail = tracks["node7", "mlx5_0:1"]
     spans = [(name, (first - begin) // INTERVAL_NS, (end - begin) // INTERVAL_NS) for name, first, end in rail.slices]
     assert spans == [("missing data", 0, 1), ("missing data", 4, 6)]
-
-
-def test_the_sum_misses_what_a_rail_misses() -> None:
     rates = np.full((2, 2, 4), 1e9)
     rates[1, 1, 2] = np.nan
     tracks = traced(Recording(make_meta(2), START_NS, rates, np.where(np.isnan(rates), 0.0, 0.01)))
@@ -81,7 +78,7 @@ def steady(steps: int = 8, stall: int = 0) -> Recording:
     return Recording(make_meta(2), START_NS, rates, np.where(np.isnan(rates), 0.0, 0.01))
 
 
-def test_steps_and_bursts_are_slices() -> None:
+def test_steps_bursts_and_stalls_are_slices() -> None:
     recording = steady()
     tracks = traced(recording)
     begin = START_NS - INTERVAL_NS
@@ -99,11 +96,7 @@ def test_steps_and_bursts_are_slices() -> None:
         assert first == pytest.approx(begin + (15 + 40 * number) * INTERVAL_NS, abs=INTERVAL_NS)
         assert end - first == pytest.approx(40 * INTERVAL_NS, abs=INTERVAL_NS)
     assert ("node7", "stalls") not in tracks
-
-
-def test_a_silence_of_three_periods_is_a_stall() -> None:
     tracks = traced(steady(stall=200))
-    begin = START_NS - INTERVAL_NS
     assert [
         ((first - begin) // INTERVAL_NS, (end - begin) // INTERVAL_NS)
         for _, first, end in tracks["node7", "stalls"].slices

@@ -241,15 +241,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_the_progress_is_one_line() -> None:
-    screen = Terminal()
-    line = ProgressLine(screen)
-    line.show(HALF)
-    line.show(HALF)
-    line.end()
-    assert screen.getvalue() == 2 * "\r30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left\x1b[K" + "\n"
-
-
 def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,17 +256,17 @@ def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     assert stream.getvalue() == ""
 
 
-def test_a_line_tells_time_rate_size_and_what_is_left() -> None:
+def test_progress_and_end_are_told() -> None:
     assert say_progress(HALF) == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
-
-
-def test_the_end_tells_what_was_cut_off() -> None:
     path = Path("run.parquet")
     whole = "run.parquet: 30.0s of 8 ports, 3000 samples per port, 100 % captured, 2.0 kB"
     assert say_end(path, HALF, 2000, 0.0) == whole
     assert say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"
-
-
-def test_missing_samples_end_with_a_warning() -> None:
     assert say_missing(replace(HALF, kept_ratio=0.95)) == ""
     assert say_missing(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing: bursts, gaps")
+    screen = Terminal()
+    line = ProgressLine(screen)
+    line.show(HALF)
+    line.show(HALF)
+    line.end()
+    assert screen.getvalue() == 2 * "\r30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left\x1b[K" + "\n"

@@ -89,18 +89,12 @@ def test_a_file_has_signals_and_bytes_on_one_axis_of_time(made: Recording, tmp_p
     assert frame[frame.device == "mlx5_1"].signal_seconds.isna().all()
     about = json.loads(pq.read_schema(path).metadata[b"ibpulse_recording"])
     assert about["ports"][0]["signals"] == [["rp_cnp_packets_handled", 64, False], ["port_transmit_wait", 32, True]]
-
-
-def test_a_growing_file_has_them_too(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "b.parquet"
     with RecordingWriter(path, made.meta) as writer:
         writer.append(made.cut(0, 40))
         writer.append(made.cut(60, 100))
     found = load(path)
     assert found.signals[0].samples.tolist() == [4, 14, 24, 34, *range(64, 100, 10)]
-
-
-def test_a_recording_without_signals_has_no_columns_for_them(made: Recording, tmp_path: Path) -> None:
     ports = tuple(replace(port, signals=()) for port in made.meta.ports)
     plain = replace(made, meta=replace(made.meta, ports=ports), signals=())
     save(tmp_path / "c.parquet", plain)
@@ -108,7 +102,7 @@ def test_a_recording_without_signals_has_no_columns_for_them(made: Recording, tm
     assert load(tmp_path / "c.parquet") == plain
 
 
-def test_signals_of_a_newer_version_are_ignored(made: Recording, tmp_path: Path) -> None:
+def test_signals_of_newer_versions_are_ignored_and_a_missing_column_is_refused(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     save(path, made)
     table = pq.read_table(path)
@@ -118,9 +112,6 @@ def test_signals_of_a_newer_version_are_ignored(made: Recording, tmp_path: Path)
     found = load(path)
     assert found.meta.ports[0].signals == ROCE[1:]
     assert found.signals[0].counters.shape == (9, 1)
-
-
-def test_a_file_without_a_column_of_its_signals_is_refused(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     save(path, made)
     pq.write_table(pq.read_table(path).drop_columns(["port_transmit_wait"]), path)

@@ -18,7 +18,7 @@ from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp
 from tests.aggregator.rings import Ring, port
-from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
+from tests.reports.recordings import LINE, TICK_NS, run_of
 from tests.reports.test_jobs import job
 from tests.tables import for_each
 
@@ -85,25 +85,6 @@ def test_it_is_the_number_of_the_daemon(here: str, there: str, both: tuple[Summa
     # the daemon has the bytes across missing samples, a recording has not
     means = ("transmit_bytes_per_second", "receive_bytes_per_second", "peak_to_mean_ratio")
     assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-3 if here in means else 1e-9)
-
-
-def test_distributions_period_and_shares_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    found = {scale: run.values[f"burstiness_cv_{scale}"] for scale in summary.node.burstiness_cv}
-    assert found == pytest.approx(dict(summary.node.burstiness_cv), rel=1e-9)
-    assert (run.values["bursts"], run.values["gaps"]) == (summary.node.bursts.count, summary.node.gaps.count)
-    # the ring has holes
-    assert run.values["burst_bytes"] is None
-    # the daemon's counters say what flowed over a hole, and its bins lie elsewhere
-    assert run.values["step_period_seconds"] == pytest.approx(summary.node.step_period_seconds, rel=2e-3)
-    assert run.values["step_period_score"] == pytest.approx(summary.node.step_period_score, abs=0.05)
-    assert run.values["signature"] == summary.node.workload_signature
-    assert run.values["signature_confidence"] == pytest.approx(summary.node.workload_signature_confidence, rel=1e-9)
-    assert run.values["observed_ratio"] * SECONDS == pytest.approx(summary.node.observed_seconds, rel=1e-9)
-    assert summary.node.observed_seconds == pytest.approx(SECONDS - 7 * TICK_NS / SECOND_NS)
-    shares = [one.rail_share_ratio for one in summary.ports]
-    assert [one.share_ratio for one in run.ports] == pytest.approx(shares, abs=1e-9)
-    assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
 
 
 def test_balance_of_jobs_equals_the_daemons(tmp_path: Path) -> None:

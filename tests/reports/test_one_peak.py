@@ -133,7 +133,6 @@ def test_metric_and_summary_have_one_certain_peak(node: Node) -> None:
     assert (peaks <= 1.01 * RATE).all()
     assert (peaks >= 0.97 * HIGH).all()
     peak = node.snapshot.node[0].bandwidth_peak_bytes_per_second
-    assert peak is not None
     assert 0.95 * 8 * HIGH <= peak <= 1.01 * 8 * RATE
     assert sum(one.implausible_samples for one in node.snapshot.ports) > 50
     summary = node.parts.node.summarize(SECONDS, node.end_ns, None)

@@ -101,7 +101,9 @@ def test_only_ports_with_a_role_and_a_link_count() -> None:
     found = replace(recording, meta=replace(recording.meta, ports=(*recording.meta.ports[:RAILS], other)))
     assert phases_in(found) == [*WHOLE[:3], ("barrier", True)]
     assert run_of(found).phases.remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
+    rates = rates_of_a_job()
     rates[1] = np.nan
+    recording = with_storage(rates)
     ports = recording.meta.ports
     ports = (ports[0], replace(ports[1], active=False), *ports[2:])
     assert phases_in(replace(recording, meta=replace(recording.meta, ports=ports))) == WHOLE

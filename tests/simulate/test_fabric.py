@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from ibpulse.base.errors import ConfigError, FabricError
 from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WAITS, START_WORDS, SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
-from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Square, Stretched
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Stretched
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -301,7 +300,7 @@ class Clocks:
         return [words for _, words in self.seen]
 
 
-def test_writer_writes_between_late_reads_and_next_multiple(fabric: SimulatedFabric) -> None:
+def test_writer_writes_between_late_reads_and_never_catches_up(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 5)
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000]
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [6_000_000] * 4
@@ -318,19 +317,6 @@ def test_wall_clock_step_moves_no_counter(fabric: SimulatedFabric, leap: int) ->
     clocks = Clocks(fabric, 6)
     clocks.leaps = {2: leap}
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
-
-
-@pytest.mark.real("clock")
-def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
-    turns = iter([False] * 5)
-    begin = time.time_ns()
-    schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
-    fabric = SimulatedFabric(tmp_path, schedule, 1_000_000)
-    fabric.build(begin, {"stuck": []})
-    fabric.run(lambda: next(turns, True))
-    fabric.close()
-    words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
-    assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
 
 
 LINE = 50e9
@@ -361,10 +347,7 @@ def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> Non
         ('{"workload": 5}', "here: workload: 5 is not valid; give a name, or for example"),
         ('{"workload": {"name": "moe", "speed": 2}}', "here: workload: {"),
         ('{"workload": "sparse"}', 'here: unknown workload "sparse"; choose one of dense, moe'),
-        (
-            '{"workload": {"name": "moe", "stretch": 0}}',
-            "here: workload: stretch: 0 is not valid; give a number between 0.1 and 10",
-        ),
+        ('{"workload": {"name": "moe", "stretch": 0}}', "here: workload: stretch: 0 is not valid"),
         ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch: true is not valid; give a number"),
         ("{", "here: not JSON"),
         ("[]", "here: holds list, not an object"),

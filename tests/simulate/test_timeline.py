@@ -59,14 +59,11 @@ def test_truth_equals_concatenated_steps() -> None:
     assert truth.bytes_per_second == pytest.approx(by_hand, rel=0.001, abs=1e8)
 
 
-def test_nothing_has_flowed_before_the_start() -> None:
+def test_nothing_flows_before_the_start_and_seeds_differ() -> None:
     schedule = Schedule(Constant(4e9), rails=1, start_ns=1_000)
     assert schedule.cumulative_bytes(np.array([0, 999, 1_000])).sum() == 0
     assert schedule.port_bytes(999, 0, 0) == 0
     assert schedule.port_bytes(1_000_001_000, 0, 0) == 4_000_000_000
-
-
-def test_seeds_differ_and_repeat() -> None:
     first, again, other = (Schedule(make_workload("moe"), seed).port_bytes(HOUR_NS // 9, 0, 0) for seed in (1, 1, 2))
     assert first == again != other
 

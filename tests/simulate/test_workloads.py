@@ -37,16 +37,12 @@ def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("model", [workloads.DENSE, workloads.MOE], ids=lambda model: model.name)
-def test_every_step_carries_the_bytes_of_its_collectives(model: workloads.Fsdp) -> None:
+def test_a_step_carries_the_bytes_of_its_collectives_and_the_published_parameters(model: workloads.Fsdp) -> None:
     rng = np.random.default_rng(1)
     for _ in range(3):
         step = model.step(rng)
         port_bytes = float((step.durations_ns * step.rates_bytes_per_second).sum()) / 1e9
         assert port_bytes * 7 == pytest.approx(model.step_bytes, rel=1e-4)
-
-
-@pytest.mark.parametrize("model", [workloads.DENSE, workloads.MOE], ids=lambda model: model.name)
-def test_models_have_published_parameter_counts(model: workloads.Fsdp) -> None:
     published = {"dense": 7.6156e9, "moe": 46.703e9}[model.name]
     assert sum(unit.parameters for unit in model.units) == pytest.approx(published, rel=0.002)
 
@@ -105,10 +101,15 @@ def test_one_unit_is_gathered_computed_scattered() -> None:
     assert step.rates_bytes_per_second.tolist() == pytest.approx(per_port)
 
 
-def test_expert_parallel_looks_dense_at_ten_milliseconds() -> None:
+def test_expert_parallel_looks_dense_and_takes_published_times() -> None:
     truth = truth_of(Schedule(workloads.ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS)
     assert truth.duty == 1.0
     assert truth.cv == pytest.approx(0.19, abs=0.05)
+    step = workloads.ExpertParallel().step(np.random.default_rng(4))
+    busy = step.durations_ns[step.rates_bytes_per_second > 0] / 1e6
+    assert len(busy) == 16
+    assert ((busy[::2] > 3) & (busy[::2] < 5)).all()
+    assert ((busy[1::2] > 5.8) & (busy[1::2] < 6.7)).all()
 
 
 @pytest.mark.parametrize(("bin_ms", "cv", "duty"), [(1, 0.36, 0.74), (2, 0.45, None), (5, 0.41, None), (50, 0.05, 1)])
@@ -116,14 +117,6 @@ def test_expert_parallel_matches_profile_at_all_scales(bin_ms: int, cv: float, d
     truth = truth_of(Schedule(workloads.ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
     assert truth.cv == pytest.approx(cv, abs=0.05)
     assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
-
-
-def test_dispatch_and_combine_take_published_times() -> None:
-    step = workloads.ExpertParallel().step(np.random.default_rng(4))
-    busy = step.durations_ns[step.rates_bytes_per_second > 0] / 1e6
-    assert len(busy) == 16
-    assert ((busy[::2] > 3) & (busy[::2] < 5)).all()
-    assert ((busy[1::2] > 5.8) & (busy[1::2] < 6.7)).all()
 
 
 def test_square_wave_on_grid_matches_closed_form() -> None:
@@ -149,9 +142,6 @@ def test_constant_is_its_rate_in_every_bin() -> None:
     truth = truth_of(Schedule(workloads.Constant(7e9), rails=3), 12345, 12345 + MINUTE_NS)
     assert truth.bytes_per_second == pytest.approx(np.full(6000, 42e9), rel=1e-9)
     assert truth.duty == 1.0
-
-
-def test_integer_rate_does_not_overflow() -> None:
     schedule = Schedule(workloads.Constant(20_000_000_000), rails=1)
     flowed = schedule.cumulative_bytes(np.arange(0, 2_000_000_000, 10_000_000))[:, 0, 0]
     assert set(np.diff(flowed).tolist()) == {200_000_000}

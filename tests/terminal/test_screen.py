@@ -52,9 +52,6 @@ def texts(lines: list) -> list[str]:
 
 def test_whole_screen_of_two_rails() -> None:
     assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
-
-
-def test_signs_of_limits_are_named_if_any_is_known() -> None:
     known = texts(lay_out(view(2, limits=(("path", 0.31), ("unknown", 0.69))), 80, 24, BLOCKS))
     assert known[5] == "limits    path 31 %  unknown 69 %"
     assert texts(lay_out(view(2, limits=(("unknown", 1.0),)), 80, 24, BLOCKS)) == WHOLE.splitlines()
@@ -130,13 +127,10 @@ def test_small_terminal_shows_required_size(columns: int, rows: int) -> None:
     assert lines == [sentence[:columns].rstrip()]
 
 
-def test_the_words_for_what_is_not_known_yet() -> None:
+def test_what_is_not_known_has_words_or_dashes() -> None:
     lines = texts(lay_out(view(1, summary=None, sampler=None), 80, 24, BLOCKS))
     assert lines[1:3] == ["node      no second is complete yet", "rails     1  other ports: 1"]
     assert lines[-2] == "sampler   no data yet"
-
-
-def test_numbers_that_are_not_known_are_dashes() -> None:
     unknown = summary(
         2,
         transmit_bytes_per_second=None,
@@ -239,17 +233,17 @@ def test_unknown_rate_scales_to_highest_rail() -> None:
     assert lines[10].split() == ["mlx5_2:1", "·" * 39, "·", "-", "·", "-"]
 
 
-def test_sparkline_takes_remaining_width() -> None:
+def test_sparkline_takes_remaining_width_and_rises_with_values() -> None:
     assert [spark_width(view(8), columns) for columns in (60, 80, 200)] == [19, 39, 159]
     long = view(1, rails=(rail("a-very-long-name-of-a-device:1"),))
     assert spark_width(long, 60) == 8
     assert all(sum(len(span.text) for span in line) <= 60 for line in lay_out(long, 60, 24, BLOCKS))
-
-
-def test_sparkline_rises_with_values() -> None:
     shares = [0, 1e-9, 0.125, 0.5, 0.94, 1.0, 3.0, -1.0, math.nan]
     assert sparkline(shares, BLOCKS) == " ▁▁▄███ ·"
     assert sparkline(shares, ASCII) == " ..=@@@ ?"
+    for marks in (BLOCKS, ASCII):
+        signs = [*marks.levels, marks.unknown, marks.down]
+        assert len(set(signs)) == len(signs)
 
 
 @pytest.mark.parametrize(
@@ -269,12 +263,6 @@ def test_bar_resolves_eighths_of_a_cell(share: float, text: str) -> None:
     assert bar(share, 4, BLOCKS) == text
 
 
-def test_silent_missing_and_down_differ() -> None:
-    for marks in (BLOCKS, ASCII):
-        signs = [*marks.levels, marks.unknown, marks.down]
-        assert len(set(signs)) == len(signs)
-
-
 LONG = "1234567890123_42"
 
 
@@ -289,14 +277,11 @@ def rows(found: View, columns: int) -> list[str]:
     return [line for line in lines if line.startswith(("rail ", "mlx5_"))]
 
 
-def test_one_job_of_all_rails_is_named_once() -> None:
+def test_jobs_have_a_column_if_there_are_several() -> None:
     alone = view_of(("4711",), ("4711",))
     lines = texts(lay_out(alone, 80, 24, BLOCKS))
     assert "rails     2 of 2 rails active  fairness 1.000  job 4711  other ports: 1" in lines
     assert rows(alone, 80) == rows(view(2), 80)
-
-
-def test_several_jobs_have_a_column() -> None:
     shared = view_of(("4711",), ("4711", "4712"), (), (LONG,))
     heading, *lines = rows(shared, 80)
     assert heading.startswith("rail      job        last")
