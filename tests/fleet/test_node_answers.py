@@ -1,11 +1,11 @@
-"""Answers of daemons are read and come out as they were, and nothing else gets through."""
+"""Answers and streams of daemons are read and come out as they were, and nothing else gets through."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
-from ibpulse.core.answers.samples import StreamState, WindowAnswer
+from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamState, StreamSummary, WindowAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, read_window
+from ibpulse.core.http.stream import answer_event
+from ibpulse.gateway.nodes.requests import read_events
+from tests.aggregator.rings import Ring, port, update
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
@@ -303,3 +308,47 @@ def test_every_time_of_an_answer_ends_where_dates_end() -> None:
                 reader.validate_python(wrong)
                 faults.append(f"{name}: {wrong}")
     assert faults == []
+
+
+BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
+GAP = b'id: 7\nevent: gap\ndata: {"start_ms": 1, "end_ms": 2}\n\n'
+TEXT = b": hello\n\nevent: batch\ndata: " + json.dumps(BATCH).encode() + b"\n\nevent: other\ndata: {}\n\n" + GAP
+
+
+async def sent(content: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), size):
+        yield content[at : at + size]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+async def test_events_are_the_same_however_they_are_cut(size: int) -> None:
+    assert [each async for each in read_events(sent(TEXT, size))] == [
+        None,
+        ("batch", None, StreamBatch.model_validate(BATCH)),
+        ("gap", 7, StreamGap(start_ms=1, end_ms=2)),
+    ]
+
+
+async def test_the_summary_before_the_first_search_for_a_step_is_read(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    second = describe_second(update(ring, Aggregator(ring.reader, AggregatorOptions()), 1))
+    (found,) = [each async for each in read_events(sent(answer_event("summary", second), 1000))]
+    assert found[2] == StreamSummary.model_validate_json(second.encode_given())
+    assert second.node.step_period_score is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"event: gap\ndata: x\n\n", "its answer is not as expected"),
+        (b"event: gap\n\n", "its answer is not as expected"),
+        (b"id: x\n" + GAP[6:], "the id of an event of its stream is not a number"),
+        (b"id: " + b"9" * 19 + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"id: -1" + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"event: batch\ndata: " + b"[" * 4_000_100, "an event of its stream is longer than 4000000 bytes"),
+    ],
+)
+async def test_a_hostile_event_ends_the_stream(content: bytes, reason: str) -> None:
+    with pytest.raises(DaemonError, match=reason) as caught:
+        _ = [each async for each in read_events(sent(content, 65_536))]
+    assert caught.value.kind == "bad-answer"

@@ -1,4 +1,4 @@
-"""Signals in recordings: from the ring to the columns of a file, and back."""
+"""Signals in recordings: from the ring to the columns of a file and back, their signs and changes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.file_format import read_header, write_header
 from ibpulse.core.recordings.from_ring import read_pieces
+from ibpulse.core.recordings.limits import SignalChange, find_recorded_signs, signal_changes
+from ibpulse.core.recordings.marks import SIGNS, NodeSamples
 from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.recordings.writing import RecordingWriter
 from ibpulse.core.ring.file import RingFile
@@ -22,6 +24,7 @@ from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING
 from ibpulse.workbench.pictures.run import keep_direction
 from ibpulse.workbench.python.samples import SampledRates
+from tests.recordings.recordings import make_recording
 from tests.ring.writing import put, put_signals
 
 INTERVAL_NS = 10_000_000
@@ -129,3 +132,55 @@ def test_a_choice_of_ports_or_of_a_direction_keeps_the_signals(made: Recording) 
     chosen = SampledRates(made, "made").select("mlx5_0").recording
     assert chosen.signals == (made.signals[0],)
     assert keep_direction(made, "transmit").signals == made.signals
+
+
+CNP, SEQ = Signal("rp_cnp_packets_handled", 64), Signal("packet_sequence_errors", 32, stops=True)
+
+
+def recorded(*counts: tuple[tuple[int, int], ...]) -> Recording:
+    """A second of two RoCE rails at half of their peak; `counts` of each port are readings of both counters."""
+    whole = make_recording(ports=2, ticks=100)
+    ports = tuple(
+        replace(port, signals=(CNP, SEQ), rail=True, identity=replace(port.identity, link_layer="Ethernet"))
+        for port in whole.meta.ports
+    )
+    rates = np.full((2, 2, 100), 0.5 * 50e9)
+    rates[:, :, 95:] = 50e9
+    signals = tuple(
+        PortSignals(np.arange(len(each)) * 10, np.full(len(each), 0.1), np.array(each, dtype=np.uint64))
+        for each in counts
+    )
+    return replace(
+        whole, meta=replace(whole.meta, ports=ports), bytes_per_second=rates, seconds=np.full((2, 2, 100), 0.01),
+        steps=None, merged=None, signals=signals,
+    )  # fmt: skip
+
+
+QUIET = tuple((7, 3) for _ in range(10))
+MARKED = tuple((7 + 400 * n, FULL if n > 4 else 3 + n) for n in range(10))
+
+
+def test_signs_and_changes_of_signals() -> None:
+    first, second = find_recorded_signs(recorded(QUIET, MARKED), [0, 1], 1e8)
+    assert [first.name, second.name] == [str(port.id) for port in recorded(QUIET, MARKED).meta.ports]
+    assert set(first.signs.strip(10)[1:9]) == {"s"}
+    assert set(second.signs.strip(10)[1:9]) == {"p"}
+    recording = recorded(QUIET, MARKED)
+    names = [str(port.id) for port in recording.meta.ports]
+    assert signal_changes(recording, [0, 1]) == [
+        SignalChange("rp_cnp_packets_handled", "notifications", 3600.0, (), ()),
+        SignalChange("packet_sequence_errors", "packets", 4.0, (names[1],), ()),
+    ]
+    assert signal_changes(recorded(((1, 1),), ((1, 1),)), [0])[0].gained is None
+    whole = make_recording(ports=2, ticks=100)
+    assert find_recorded_signs(whole, [0, 1], 1e8) == []
+    assert signal_changes(whole, [0, 1]) == []
+
+
+def test_pieces_of_a_long_recording_have_the_signs_of_the_whole() -> None:
+    recording = recorded(QUIET, MARKED)
+    samples = NodeSamples(recording.meta, [0, 1])
+    samples.add(recording)
+    found = [mark for mark in samples.marks(1e8) if mark.track.startswith(SIGNS)]
+    assert {mark.name for mark in found if mark.track.endswith(str(recording.meta.ports[1].id))} == {"path", "unknown"}
+    assert all(mark.end_ns is not None and mark.end_ns > mark.begin_ns for mark in found)
