@@ -34,12 +34,15 @@ from tests.sysfs.conftest import opened, tree
 from tests.sysfs.trees import Tree
 
 
-def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path) -> None:
+def test_a_second_daemon_is_kept_out_and_a_file_in_its_place_named(tmp_path: Path) -> None:
     refusal = r"is in use by another ibpulse; stop it, or choose another --ring\.dir"
     with closing(HeldDirectory(tmp_path / "ring")), pytest.raises(InUseError, match=refusal):
         HeldDirectory(tmp_path / "ring")
     with closing(HeldDirectory(tmp_path / "ring")) as directory:
         assert directory.path == tmp_path / "ring"
+    (tmp_path / "file").touch()
+    with pytest.raises(RingError, match=f"ring.dir: {tmp_path / 'file'} cannot be used: File exists; choose a dir"):
+        HeldDirectory(tmp_path / "file")
 
 
 def test_a_directory_that_was_deleted_is_made_and_locked_again(tmp_path: Path) -> None:
@@ -64,12 +67,6 @@ def test_a_directory_that_was_deleted_is_made_and_locked_again(tmp_path: Path) -
             directory.restore()
         ring.unlink()
         assert directory.restore()
-
-
-def test_a_file_in_place_of_the_ring_directory_is_named(tmp_path: Path) -> None:
-    (tmp_path / "ring").touch()
-    with pytest.raises(RingError, match=f"ring.dir: {tmp_path / 'ring'} cannot be used: File exists; choose a dir"):
-        HeldDirectory(tmp_path / "ring")
 
 
 def test_a_port_of_a_demo_that_is_in_use_or_impossible_is_refused() -> None:
@@ -122,7 +119,7 @@ def placed(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setti
     return load({"path.sysfs": [str(tree.root)], "topology.file": [str(file)]}, {})
 
 
-def test_a_recording_names_the_gpus_that_the_daemon_names(placed: Settings) -> None:
+def test_recordings_and_samplers_know_the_places_of_the_file(placed: Settings) -> None:
     async def recorded_ports() -> tuple[RecordedPort, ...]:
         async with node_source(placed) as source:
             return source.meta.ports
@@ -132,8 +129,6 @@ def test_a_recording_names_the_gpus_that_the_daemon_names(placed: Settings) -> N
     assert port.identity == daemons.identity
     assert (port.identity.gpu, port.identity.gpu_distance, port.identity.numa_node) == ("0000:1b:00.0", "PIX", "1")
 
-
-def test_every_sampler_of_a_command_knows_the_places_of_the_file(placed: Settings) -> None:
     async def sampled() -> Fabric:
         async with wiring.make_temporary_sampler(placed, 10) as sampler:
             return sampler.supervisor.fabric

@@ -35,12 +35,9 @@ def test_names_survive_the_path(job: str, node: str, start_ns: int, tier: str) -
     assert dataset.parse_path(f"somewhere/else/{path}") == (tier, part)
 
 
-def test_other_paths_are_ignored() -> None:
+def test_other_paths_are_ignored_and_no_key_is_a_column() -> None:
     paths = ("dataset.json", "tier=raw/node=a/part-1.parquet", "a/b/c/d/e/f", "part-x.parquet", "")
     assert [dataset.parse_path(path) for path in paths] == [None] * 5
-
-
-def test_no_key_is_a_column() -> None:
     assert not {"tier", "job", "date", "hour", "node"} & {
         name for schema in dataset.SCHEMAS.values() for name in schema.names
     }
@@ -233,10 +230,19 @@ def test_pipelines_on_one_node_are_two_groups_with_their_bytes(two_pipelines: Ti
     assert row["missing_ratio"] == 0
 
 
-def test_pipelines_of_one_owner_differ_by_rhythm() -> None:
+def test_steps_follow_rhythms_and_survive_a_dead_rail() -> None:
     node = Node(pipelines=(Pipeline((0, 1)), Pipeline((2,), first=0.35), Pipeline((3,), late=0.02)), ports=4)
     rows = tiers(node.record(1000)).tables[STEPS].to_pylist()
     assert {row["ports"] for row in rows} == {"mlx5_0:1,mlx5_1:1,mlx5_3:1", "mlx5_2:1"}
+    found = tiers(Node(missing=((1, 500, 1000),)).record(1000))
+    healthy = tiers(Node().record(1000))
+    assert len(column(found, STEPS, "step")) == len(column(healthy, STEPS, "step"))
+    assert found.numbers["observed_ratio"] == pytest.approx(0.75)
+    assert set(column(found, NODE_SUMS, "rails_observed")[600:]) == {1}
+    quiet = tiers(Node(pipelines=()).record(500))
+    assert (quiet.numbers["step_groups"], quiet.tables[STEPS].num_rows) == (0, 0)
+    steady = tiers(Node(pipelines=(Pipeline((0, 1), begins=0, busy=0.7, bursts=1),)).record(500))
+    assert (steady.numbers["step_groups"], steady.tables[STEPS].num_rows) == (1, 0)
 
 
 def test_edges_match_the_known_traffic(two_pipelines: Tiers) -> None:
@@ -277,14 +283,6 @@ def test_missing_samples_are_bridged_or_widen_bounds() -> None:
     assert abs(doubted["transmit_first_ns"] - known["transmit_first_ns"]) <= doubted["transmit_first_bound_ns"]
 
 
-def test_a_dead_rail_keeps_the_steps_of_others() -> None:
-    found = tiers(Node(missing=((1, 500, 1000),)).record(1000))
-    healthy = tiers(Node().record(1000))
-    assert len(column(found, STEPS, "step")) == len(column(healthy, STEPS, "step"))
-    assert found.numbers["observed_ratio"] == pytest.approx(0.75)
-    assert set(column(found, NODE_SUMS, "rails_observed")[600:]) == {1}
-
-
 def test_only_the_ports_of_a_chosen_job_count() -> None:
     node = Node(ports=3, pipelines=(Pipeline((0, 1, 2)),), jobs=(job("7", 1), job("8", 2)), rails=(0, 1))
     meta = node.record(10).meta
@@ -294,13 +292,6 @@ def test_only_the_ports_of_a_chosen_job_count() -> None:
     found = tiers(node.record(1000), job="8")
     assert set(column(found, STEPS, "ports")) == {"mlx5_2:1"}
     assert found.numbers["line_rate_bytes_per_second"] == LINE_RATE
-
-
-def test_steady_traffic_and_silence_have_no_steps() -> None:
-    quiet = tiers(Node(pipelines=()).record(500))
-    assert (quiet.numbers["step_groups"], quiet.tables[STEPS].num_rows) == (0, 0)
-    steady = tiers(Node(pipelines=(Pipeline((0, 1), begins=0, busy=0.7, bursts=1),)).record(500))
-    assert (steady.numbers["step_groups"], steady.tables[STEPS].num_rows) == (1, 0)
 
 
 def test_pieces_of_another_part_are_refused() -> None:

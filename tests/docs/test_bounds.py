@@ -66,7 +66,7 @@ def test_the_limits_are_those_of_the_server(page: str) -> None:
     assert {limit: rows.get(limit) for limit in BOUNDS[page]} == BOUNDS[page]
 
 
-def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
+def test_the_memory_of_an_hour_and_a_refusal_follow_from_the_bounds() -> None:
     page = (ROOT / "docs/security.md").read_text()
     ticks = 3600 * 100
     assert f"sampling time | {round(ticks * (8 * ROW_BYTES + TICK_BYTES), -7) // 10**6} MB |" in page
@@ -74,9 +74,6 @@ def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
         page.split()
     )
     assert limits.SHARE == 0.75
-
-
-def test_the_example_of_a_refusal_has_the_default_bound() -> None:
     assert f'"limit":{WebLimits().max_values},' in (ROOT / "docs/api.md").read_text()
 
 
@@ -90,24 +87,19 @@ def measured(page: str, row: str, column: int = 0) -> str:
     return str(found.split(" | ")[column])
 
 
-def test_the_cost_is_that_of_the_benchmarks() -> None:
+def test_the_numbers_of_the_readme_are_those_of_the_measured_pages() -> None:
     page = "docs/benchmarks.md"
     assert COST["CPU"] == f"{float(measured(page, 'scraped every 15 s, both').split()[0]):.1f} % of one core"
     assert COST["memory"] == f"{float(measured(page, 'memory, both').split()[0]):.0f} MB"
     assert COST["time series"] == measured(page, "time series")
-
-
-def test_the_errors_are_those_of_the_accuracy_page() -> None:
     page = "docs/accuracy.md"
     largest = max(abs(float(text)) for text in re.findall(r"[-+][\d.]+", measured(page, "bytes", 1)))
     assert COST["error of the bytes"] == f"below {largest + 0.001:.3f} %"
     assert COST["error of peaks of the node"] == measured(page, "peak of the node", 1)
     assert COST["error of the step period"] == f"at most {measured(page, 'step period, %')} %"
-
-
-def test_the_page_of_measured_numbers_has_them_too() -> None:
     page = (ROOT / "docs/measured.md").read_text()
     assert [row for row in COST.items() if f"| {row[0]} | {row[1]} |" not in page] == []
+    assert len(README.split()) <= 700
 
 
 def test_the_flat_minute_is_the_mean_of_the_samples() -> None:
@@ -126,7 +118,3 @@ def test_the_picture_is_what_the_program_draws(tmp_path: Path) -> None:
         assert committed.size == drawn.size
         difference = np.abs(np.asarray(committed, dtype=int) - np.asarray(drawn, dtype=int))
         assert difference.mean() < 1, "run `python -m tools.readme_pictures docs/pictures`"
-
-
-def test_it_is_short() -> None:
-    assert len(README.split()) <= 700

@@ -20,15 +20,6 @@ from dns.resolver import Resolver
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.gateway.nodes import discovery
-from ibpulse.gateway.nodes.discovery import (
-    Discovery,
-    DnsSource,
-    FileSource,
-    HttpSource,
-    NodeConfigFile,
-    ServiceSource,
-    parse_source,
-)
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, never
@@ -39,11 +30,11 @@ from tests.tables import for_each
 NODES = [{"targets": ["node1:1"], "labels": {"rack": "r1"}}]
 
 
-def discover(*texts: str) -> Discovery:
-    return Discovery([parse_source(text) for text in texts])
+def discover(*texts: str) -> discovery.Discovery:
+    return discovery.Discovery([discovery.parse_source(text) for text in texts])
 
 
-def urls(found: Discovery) -> dict[str, str]:
+def urls(found: discovery.Discovery) -> dict[str, str]:
     return {target.name: target.url for target in found.targets}
 
 
@@ -137,7 +128,7 @@ def test_a_file_of_a_terabyte_a_pipe_and_a_directory_are_refused_at_once(tmp_pat
         "zero.json": "is not a regular file",
     }.items():
         with pytest.raises(DiscoveryError, match=reason):
-            FileSource("s", tmp_path / name).read()
+            discovery.FileSource("s", tmp_path / name).read()
 
 
 async def test_a_list_over_http(server: Hostile) -> None:
@@ -152,7 +143,9 @@ async def test_the_server_of_a_list_gets_no_password_and_its_nodes_do(server: Ho
     server.answer("/list", json.dumps([{"targets": [server.url], "labels": {"node": "a"}}]).encode())
     server.answer("/x", b"1")
     (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, password: x}")
-    found = Discovery([parse_source(f"{server.url}/list")], NodeConfigFile(tmp_path / "nodes.yml"))
+    found = discovery.Discovery(
+        [discovery.parse_source(f"{server.url}/list")], discovery.NodeConfigFile(tmp_path / "nodes.yml")
+    )
     await found.refresh()
     nodes = Nodes()
     nodes.update(found.targets, found.access)
@@ -217,7 +210,7 @@ async def test_a_name_leads_to_all_its_addresses(monkeypatch: pytest.MonkeyPatch
     # the second source has the same names
     assert "is a node of an earlier source, which counts" in found.problems[0]
     with pytest.raises(DiscoveryError, match=r"no-such-host\.invalid cannot be resolved: "):
-        DnsSource("s", "no-such-host.invalid", 1).read()
+        discovery.DnsSource("s", "no-such-host.invalid", 1).read()
 
 
 async def test_of_two_nodes_with_one_name_that_of_the_first_source_counts(tmp_path: Path) -> None:
@@ -254,7 +247,7 @@ async def test_a_fault_of_ours_does_not_end_the_reading(
     path.write_text("[")
     monkeypatch.setattr(discovery, "REFRESH_SECONDS", 0.05)
     errors = InternalErrors(parts=GATEWAY_PARTS)
-    found = Discovery([parse_source(str(path))], errors=errors)
+    found = discovery.Discovery([discovery.parse_source(str(path))], errors=errors)
     merge = found._merge
 
     def break_twice() -> None:
@@ -291,16 +284,16 @@ async def test_nothing_is_left_after_closing(server: Hostile) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("dns+ibpulse.monitoring.svc:10055", DnsSource),
-        ("dns+https://ibpulse:1", DnsSource),
-        ("dnssrv+_http._tcp.ibpulse.monitoring.svc", ServiceSource),
-        ("/etc/nodes.json", FileSource),
-        ("nodes.yaml", FileSource),
-        ("https://sd.example/nodes?x=y", HttpSource),
+        ("dns+ibpulse.monitoring.svc:10055", discovery.DnsSource),
+        ("dns+https://ibpulse:1", discovery.DnsSource),
+        ("dnssrv+_http._tcp.ibpulse.monitoring.svc", discovery.ServiceSource),
+        ("/etc/nodes.json", discovery.FileSource),
+        ("nodes.yaml", discovery.FileSource),
+        ("https://sd.example/nodes?x=y", discovery.HttpSource),
     ],
 )
 async def test_sources_are_told_by_their_form(text: str, kind: type) -> None:
-    assert type(parse_source(text)) is kind
+    assert type(discovery.parse_source(text)) is kind
 
 
 @pytest.mark.parametrize(
@@ -324,7 +317,7 @@ async def test_sources_are_told_by_their_form(text: str, kind: type) -> None:
 )
 def test_what_is_no_source_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        parse_source(text)
+        discovery.parse_source(text)
     assert reason in str(caught.value)
 
 
@@ -370,7 +363,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], list[str]]:
             resolver = Resolver(configure=False)
             resolver.nameservers, resolver.port, resolver.lifetime = ["127.0.0.1"], port, 5
             monkeypatch.setattr(discovery, "Resolver", lambda: resolver)
-            return [target.url for target in parse_source(f"dnssrv+{NAME}").read()]
+            return [target.url for target in discovery.parse_source(f"dnssrv+{NAME}").read()]
 
     return asked
 
@@ -402,7 +395,7 @@ def test_a_silent_name_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver.nameservers, resolver.lifetime = ["127.0.0.1"], 0
     monkeypatch.setattr(discovery, "Resolver", lambda: resolver)
     with pytest.raises(DiscoveryError, match="the name server does not answer"):
-        parse_source(f"dnssrv+{NAME}").read()
+        discovery.parse_source(f"dnssrv+{NAME}").read()
 
 
 def isolate(script: str, conf: Path) -> str:

@@ -141,16 +141,18 @@ def test_what_is_no_answer_is_refused_by_every_model(model: type[AnswerPart], bo
         read_answer(model, answered(body))
 
 
-def test_html_is_not_read_even_if_it_were_json() -> None:
+def test_other_types_and_numbers_of_items_are_refused() -> None:
     with pytest.raises(DaemonError, match="its answer is 'text/html', not JSON"):
         read_answer(ClockAnswer, answered(clock_of(5), "text/html"))
     assert read_answer(ClockAnswer, answered(clock_of(5), "Application/JSON; charset=utf-8")).time_ns == 5
-
-
-def test_the_number_of_items_is_bounded() -> None:
     many = ports_of(*[PORT] * 1025)
     with pytest.raises(DaemonError, match="ports has too many items; use at most 1024"):
         read_answer(PortsAnswer, answered(many))
+    series = {"port": "mlx5_0:1", "direction": "transmit", "values": [1.0, None]}
+    with pytest.raises(DaemonError, match="series of other lengths than points"):
+        read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
+    series["values"] = [1.0, None, 2.0]
+    assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
 
 
 def read_details(details: Any) -> dict[str, Any]:
@@ -167,9 +169,6 @@ def test_details_are_plain_bounded_values() -> None:
     for details in (deep, {"a": list(range(20_000))}, {"a": float("inf")}, {"a": 10**30}, [], "x"):
         with pytest.raises(DaemonError, match=r"events\.0\.details"):
             read_details(details)
-
-
-def test_a_node_with_the_most_ports_can_say_that_it_started() -> None:
     ports = {f"mlx5_{number}:1": state_of() for number in range(MAX_PORTS)}
     body = events_of({"kind": "started", "details": {"ports": ports}})
     (event,) = read_answer(EventsAnswer, answered(body)).values
@@ -263,14 +262,6 @@ def test_payloads_in_missing_values_do_not_get_through() -> None:
     body[-20:-16] = (0x7FC12345).to_bytes(4, "little")
     assert bytes(body) != npy(GOOD)
     assert read_array(array(bytes(body))).encode()[0] == npy(GOOD)
-
-
-def test_series_of_another_length_are_refused() -> None:
-    series = {"port": "mlx5_0:1", "direction": "transmit", "values": [1.0, None]}
-    with pytest.raises(DaemonError, match="series of other lengths than points"):
-        read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
-    series["values"] = [1.0, None, 2.0]
-    assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
 
 
 @for_each([{"from_ms": 5, "state": "ACTIVE"}, {"state": "down", "role": "storage", "other": 1, "from_ms": 5}])

@@ -40,17 +40,20 @@ def basic(pair: str) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def test_without_a_file_there_is_no_password() -> None:
+def test_a_password_is_inline_in_a_file_or_missing(tmp_path: Path) -> None:
     config = NodeConfigFile()
     assert (config.access.authorization, config.access.server_name, config.poll()) == ("", "", False)
-
-
-def test_a_password_inline_or_in_a_file(tmp_path: Path) -> None:
     assert load(tmp_path, "basic_auth: {username: ops, password: s:e c}").access.authorization == basic("ops:s:e c")
     (tmp_path / "password").write_text(" tröt\n")
     config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
     assert config.access.authorization == basic("ops:tröt")
     assert "Basic" not in repr(config.access)
+    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
+        (tmp_path / "password").write_text(text)
+        (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
+        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
+    (tmp_path / "password").write_text("x" * 4096)
+    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization
 
 
 # openssl makes the certificates
@@ -153,12 +156,3 @@ def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.
     config.poll()
     second.join(60)
     assert (config.access.authorization, config.problem) == (basic("ops:other"), "")
-
-
-def test_long_or_multiline_password_files_are_refused(tmp_path: Path) -> None:
-    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
-        (tmp_path / "password").write_text(text)
-        (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
-        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
-    (tmp_path / "password").write_text("x" * 4096)
-    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization

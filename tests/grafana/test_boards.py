@@ -216,22 +216,16 @@ def default(variable: dict[str, Any]) -> str:
     return str(variable["current"]["value"])
 
 
-def test_a_query_uses_no_function_that_other_engines_lack() -> None:
+def test_queries_read_rates_of_the_chosen_clusters_with_common_functions() -> None:
     for target in targets():
         called = {node.func.name for node, _ in walk(parse(target.expr)) if hasattr(node, "func")}
         assert not called & ONLY_PROMETHEUS, target
-
-
-def test_a_counter_is_read_through_a_rate() -> None:
     for target in targets():
         for node, parents in walk(parse(target.expr)):
             if isinstance(node, promql.VectorSelector) and (node.name or "").endswith("_total"):
                 call = parents[-2] if isinstance(parents[-1], promql.MatrixSelector) else None
                 assert isinstance(call, promql.Call), (target, node.name)
                 assert call.func.name in ("rate", "irate", "increase"), (target, node.name)
-
-
-def test_a_query_reads_the_chosen_clusters() -> None:
     for target in targets():
         for selector in selectors(target.expr):
             own = [(each.name, each.value) for each in selector.matchers.matchers]
@@ -323,15 +317,12 @@ def family(name: str) -> str:
     return stem if stem in {metric.name for metric in TABLE} else name
 
 
-def test_every_metric_of_a_board_exists() -> None:
+def test_every_metric_exists_and_every_recording_is_used() -> None:
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
     of_the_process = {sample.name for family in process_registry().collect() for sample in family.samples}
     assert {family(name) for name in used_in_boards()} <= exported | of_the_process | recorded | set(PROMETHEUS)
-
-
-def test_every_recording_is_used() -> None:
-    """But the sum for people who ask how long links of the fleet were down."""
+    # but the sum for people who ask how long links of the fleet were down
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     assert recorded - used_in_boards() - used_in_rules() <= {"job:ibpulse_link_down_seconds:increase1d"}
 

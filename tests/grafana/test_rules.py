@@ -93,9 +93,6 @@ def test_every_threshold_is_used_and_has_a_reason() -> None:
     used |= {"runbooks", "grafana", "maintenance", KEEP.name, KEEP_CAUSE.name}
     assert used == {row.name for row in (*TABLE, *ADDRESSES, *QUERIES)}
     assert all(row.reason.endswith(".") for row in (*TABLE, *ADDRESSES, *QUERIES, *EVALUATION))
-
-
-def test_a_row_has_exactly_its_alerts_thresholds() -> None:
     addresses = {address.name for address in ADDRESSES}
     for alert in alerts.ALERTS:
         used = {alert.hold.name, *places(alert.expr), *places(alert.when), *places(alert.description)}

@@ -33,17 +33,10 @@ def test_parameters_are_the_published_ones(name: str) -> None:
     assert MODELS[name].active_parameters == pytest.approx(active, rel=0.02)
 
 
-def test_every_figure_has_a_source() -> None:
-    assert all(one.source for one in (*MODELS.values(), *NODES.values()))
-
-
-def test_usable_rates_of_nodes() -> None:
+def test_nodes_have_the_rates_of_their_data_sheets() -> None:
     assert NODES["dgx-h100"].rail_bytes_per_second == pytest.approx(47e9)
     assert NODES["dgx-h100"].nvlink_bytes_per_second == pytest.approx(370e9)
     assert NODES["dgx-a100"].rail_bytes_per_second == pytest.approx(23.5e9)
-
-
-def test_peak_operations_of_nodes() -> None:
     peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
     assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
 

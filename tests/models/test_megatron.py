@@ -103,9 +103,6 @@ def test_arguments_give_the_job_and_its_model(tmp_path: Path) -> None:
         "recompute": "none", "dispatch": "deduplicated",
     }  # fmt: skip
     assert file.texts["ep"].place == f"{tmp_path}/model_config.yaml:5: --expert-model-parallel-size"
-
-
-def test_a_command_line_gives_job_and_model(tmp_path: Path) -> None:
     file = job(tmp_path, QWEN3)
     assert file.model.parameters == 30_532_122_624
     assert (file.texts["tp"].text, file.texts["etp"].text, file.texts["sharding"].text) == ("4", "4", "ddp")

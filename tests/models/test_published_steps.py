@@ -172,23 +172,17 @@ def test_published_jobs_have_their_published_step(row: PublishedStep) -> None:
     assert found.low / seconds == pytest.approx(1, abs=0.05)
 
 
-def test_utilisation_with_and_without_attention_as_published() -> None:
+def test_published_utilisations_follow_from_counted_operations() -> None:
     """PaLM, arXiv 2204.02311, section 4.1, says of MT-NLG's 60.1 s: 29.7 % without attention scores, 30.2 % with."""
     texts = without_utilisation(MTNLG)
     for share, attention in (("0.297", "none"), ("0.302", "full")):
         found = step(texts, mfu=share, attention=attention).seconds
         assert found.low == found.high == pytest.approx(60.1, rel=0.005)
-
-
-def test_operations_with_causal_and_full_attention() -> None:
-    """DeepSeek-V3 has 385 and 432 TFLOP/s with and without a causal mask, in steps of 19.926 s (arXiv 2505.09343)."""
+    # DeepSeek-V3 has 385 and 432 TFLOP/s with and without a causal mask, in steps of 19.926 s (arXiv 2505.09343)
     for rate, attention in ((385e12, "causal"), (432e12, "full")):
         found = step(without_utilisation(DEEPSEEK), mfu=str(rate / H100), attention=attention).seconds
         assert found.low == pytest.approx(19.926, rel=0.005)
-
-
-def test_operations_exclude_input_embeddings() -> None:
-    """Qwen3-30B-A3B: 244.039 TFLOP/s of the model in steps of 24.71 s (Megatron-Bridge); embeddings would add 8 %."""
+    # Qwen3-30B-A3B: 244.039 TFLOP/s of the model in steps of 24.71 s (Megatron-Bridge); embeddings would add 8 %
     texts = {"job": "qwen3-30b-a3b-ep16", "mfu": str(244.039e12 / H100), "attention": "causal"}
     assert step(texts).seconds.low == pytest.approx(24.71, rel=0.005)
 
@@ -214,7 +208,7 @@ def test_recomputation_is_counted_by_hfu_alone() -> None:
         assert (found.low, found.high) == pytest.approx((factors[0] * model.low, factors[1] * model.high))
 
 
-def test_communication_and_bubble_extend_compute() -> None:
+def test_communication_and_bubble_extend_compute_and_rates_follow() -> None:
     texts = without_utilisation(MTNLG) | {"peak-share": "0.5", "attention": "none", "algorithm": "ring"}
     parameters = 530e9
     compute = 8 * parameters * TOKENS["mtnlg"] / (2240 * 0.5 * A100)
@@ -224,9 +218,6 @@ def test_communication_and_bubble_extend_compute() -> None:
     # 34 of 240 micro-batches of a pipeline of 35 stages are idle
     assert found.seconds.low == pytest.approx(compute * (1 + 34 / 240))
     assert found.seconds.high == pytest.approx(compute * (1 + 34 / 240) + whole.communication_seconds.high)
-
-
-def test_rates_follow_from_the_step_of_a_utilisation() -> None:
     found = prediction(LLAMA.texts, attention="none", algorithm="ring", gradient_bytes="2")
     seconds = found.step.seconds.low
     sent = found.step.transmit_rate

@@ -306,10 +306,23 @@ def test_an_offset_is_within_its_stated_error() -> None:
         assert abs(match.lag_ns - offset) <= match.error_ns < 5 * MS, seed
 
 
-def test_another_clock_is_refused(overlap: DeviceOverlap) -> None:
+def test_clocks_that_cannot_be_aligned_have_a_reason(
+    overlap: DeviceOverlap, wire: WireActivity, tmp_path: Path
+) -> None:
     found = split_exposed(overlap, wire_activity(record(PLAYED, shift_ns=1700 * MS), [0, 1], THRESHOLD), 4)
     assert found.whole is None
     assert re.match(r"the correlation of communication with the wire is 0\.\d\d, below 0\.5", found.match.problem)
+    busy = overlap.device.communication
+    silent = replace(wire, shares=np.zeros_like(wire.shares))
+    assert "no communication kernel uses the wire" in match_clocks(busy - busy, wire).problem
+    assert "only 0 bursts end on the wire" in match_clocks(busy, silent).problem
+    assert "less than 20 samples of the time of the trace" in match_clocks(busy.shift(10**13), wire).problem
+    # every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same
+    events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
+    overlap = measure(tmp_path, events)
+    covered = overlap.device.communication.lengths_ns(wire.edges_ns[:-1], wire.edges_ns[1:]) / wire.interval_ns
+    regular = replace(wire, shares=covered)
+    assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
 
 
 def wire_of(times: IntervalSet, count: int) -> WireActivity:
@@ -336,23 +349,6 @@ def test_the_error_covers_kernels_that_end_after_their_traffic() -> None:
     match = match_clocks(union(starts, starts + 33 * MS), wire_of(union(starts, starts + 33 * MS - 400_000), 4000))
     assert match.lag_ns == pytest.approx(-400_000, abs=60_000)
     assert abs(match.lag_ns) <= match.error_ns < MS
-
-
-def test_regular_communication_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:
-    """Every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same."""
-    events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
-    overlap = measure(tmp_path, events)
-    covered = overlap.device.communication.lengths_ns(wire.edges_ns[:-1], wire.edges_ns[1:]) / wire.interval_ns
-    regular = replace(wire, shares=covered)
-    assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
-
-
-def test_reasons_for_unaligned_clocks(overlap: DeviceOverlap, wire: WireActivity) -> None:
-    busy = overlap.device.communication
-    silent = replace(wire, shares=np.zeros_like(wire.shares))
-    assert "no communication kernel uses the wire" in match_clocks(busy - busy, wire).problem
-    assert "only 0 bursts end on the wire" in match_clocks(busy, silent).problem
-    assert "less than 20 samples of the time of the trace" in match_clocks(busy.shift(10**13), wire).problem
 
 
 def test_missing_samples_are_not_waiting(overlap: DeviceOverlap, recording: Recording) -> None:

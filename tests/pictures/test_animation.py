@@ -50,11 +50,14 @@ def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
 
 
-def test_too_many_frames_are_refused() -> None:
+def test_too_many_frames_and_an_mp4_without_ffmpeg_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         PictureError, match=r"of 2 s would have 20000 frames, but the maximum is 6000; cut it with --last"
     ):
         count_frames([take(rails())], replace(MOVING, speed=0.001))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PictureError, match=r"files need ffmpeg, which is not on the PATH; install it, or write a .gif"):
+        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
 
 
 def test_bars_are_means_and_marks_are_peaks(layout: Layout) -> None:
@@ -111,12 +114,6 @@ def test_frame_shows_down_links_and_events() -> None:
     assert set(np.delete(quiet[:, 0], lines).tolist()) == {BACKGROUND}
     bar = picture[band.bars.top + band.row : band.bars.top + 2 * band.row, band.bars.left + 1 : band.bars.left + 20]
     assert ((bar == DOWN).all(axis=1).nonzero()[0] == lines).all()
-
-
-def test_without_ffmpeg_an_mp4_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PictureError, match=r"files need ffmpeg, which is not on the PATH; install it, or write a .gif"):
-        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
 
 
 def put_program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,22 +191,16 @@ def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
     return np.tile(np.repeat([high, 0.0], [busy, silent]), times)[None]
 
 
-def test_bursts_and_gaps_of_a_wave() -> None:
+def test_bursts_gaps_and_shares_of_a_wave() -> None:
     bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), ACTIVE)
     np.testing.assert_allclose(bursts.seconds, [0.03] * 4)
     np.testing.assert_allclose(gaps.seconds, [0.02] * 5)
     assert gaps.ended.tolist() == [True] * 4 + [False]
-
-
-def test_histogram_and_cumulative_share_sum_to_all_time() -> None:
     figure = draw_distribution([take(wave(10e9, 3, 1, 50))], STILL)
     histogram, cumulative = figure.axes[0], figure.axes[1]
     shares = histogram.patches[0].get_data().values
     np.testing.assert_allclose([shares[0], shares[-1], shares.sum()], [25.0, 75.0, 100.0])
     np.testing.assert_allclose(cumulative.lines[0].get_ydata()[-1], 100.0)
-
-
-def test_share_of_lengths_decreases() -> None:
     bursts = np.concatenate([np.repeat([0.0, 10e9], [2, length]) for length in (3, 1, 2, 2, 0)])
     times, share = draw_distribution([take(bursts[None])], STILL).axes[2].lines[0].get_data()
     np.testing.assert_allclose(times[1:], [10, 20, 30, 30])
@@ -276,13 +270,10 @@ def test_the_prediction_has_the_phase_of_the_measurement() -> None:
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["predicted", "run"]
 
 
-def test_undrawn_measurement_has_a_reason() -> None:
+def test_undrawn_measurements_have_a_reason_and_several_readings_a_band() -> None:
     missing = PredictedPicture("job", (LINE,), np.zeros(0), 0.01, "run", not_drawn="not drawn: no whole step in run")
     figure = draw_predicted_steps(missing, OPTIONS)
     assert any("not drawn: no whole step in run" in text.get_text() for text in figure.texts)
-
-
-def test_several_readings_make_a_band() -> None:
     other = StepTimeline(1.0, ((0.0, 0.5, 3.0),))
     figure = draw_predicted_steps(PredictedPicture("job", (LINE, other), np.zeros(0), 0.01), OPTIONS)
     (band,) = figure.axes[0].patches

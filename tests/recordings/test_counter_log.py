@@ -58,15 +58,12 @@ def total(recording: Recording) -> np.ndarray:
 # layouts and units
 
 
-def test_a_long_log_has_a_port_for_each_name(path: Path) -> None:
+def test_a_log_has_a_port_for_each_name_or_pair_of_columns(path: Path) -> None:
     write(path, "time,port,sent,received", "1,mlx5_0:2,0,0", "1,storage,5,5", "2,mlx5_0:2,1000,2000", "2,storage,5,25")
     recording = imported(path, LONG)
     assert [str(port.id) for port in recording.meta.ports] == ["mlx5_0:2", "storage:1"]
     assert recording.bytes_per_second[:, :, 0].tolist() == [[1000.0, 2000.0], [0.0, 20.0]]
     assert (recording.start_ns, recording.meta.interval_ns) == (2 * SECOND_NS, SECOND_NS)
-
-
-def test_a_wide_log_has_a_port_for_each_pair_of_columns(path: Path) -> None:
     write(path, "time,eth0_tx,eth0_rx,mlx5_1/2_tx,load", "0,0,0,0,9", "1,10,20,30,9", "2,20,40,60,9")
     recording = imported(path, WIDE)
     assert [str(port.id) for port in recording.meta.ports] == ["eth0:1", "mlx5_1:2"]
@@ -285,13 +282,10 @@ def test_a_word_among_numbers_is_told_with_its_place(path: Path, monkeypatch: py
     assert "invalid value 'fast'" in refused(path)
 
 
-def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> None:
+def test_grids_that_are_too_long_or_empty_are_refused(path: Path) -> None:
     log = PortLog("a", np.array([0, 10**6, 2**61]), (np.array([5, 6, 7]), None))
     with pytest.raises(ValueError, match=r"would have \d+ samples of 1 ports at 1 ms, which takes .* give a longer"):
         resample([log], ONE, GridOptions(interval_ns=10**6))
-
-
-def test_a_long_recording_with_hardly_any_data_is_refused(path: Path) -> None:
     later = 600_000
     write(path, "time,sent,received", *[f"{second},1,1" for second in (*range(100), *range(later, later + 101))])
     assert imported(path, ONE).ticks == later + 100
@@ -311,15 +305,14 @@ def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_log_of_many_columns_is_refused_before_it_is_read(path: Path) -> None:
+def test_logs_that_are_too_large_or_no_counters_are_refused_before_they_are_read(path: Path, tmp_path: Path) -> None:
     write(path, "time,sent" + "," * 10_000)
     assert refused(path) == "has more than 10000 columns; remove those that are no counters"
-
-
-def test_a_column_of_lists_is_refused_before_it_is_read(path: Path) -> None:
     pq.write_table(pa.table({"time": [1, 2], "sent": [[1], [2]]}), path)
     with pytest.raises(RecordingError, match="has lists or structures in the column sent; name a column of numbers"):
         read_log(path, LogColumns("time", "sent"))
+    save(tmp_path / "a.parquet", make_recording(10))
+    assert refused(tmp_path / "a.parquet") == "is already a recording of ibpulse; use it directly"
 
 
 def test_a_long_text_in_each_row_of_parquet_is_kept_once(path: Path) -> None:
@@ -330,11 +323,6 @@ def test_a_long_text_in_each_row_of_parquet_is_kept_once(path: Path) -> None:
     del columns, names
     (log,) = read_log(path, LogColumns("time", "sent", port="port"))
     assert (len(log.name), len(log.time_ns)) == (10**5, 1000)
-
-
-def test_a_recording_needs_no_import(tmp_path: Path) -> None:
-    save(tmp_path / "a.parquet", make_recording(10))
-    assert refused(tmp_path / "a.parquet") == "is already a recording of ibpulse; use it directly"
 
 
 @pytest.mark.parametrize(

@@ -109,15 +109,12 @@ def test_a_daemon_that_refuses_is_believed_and_one_with_another_interval_ends_th
         list(follower.read())
 
 
-def test_a_daemon_that_never_answered_is_not_waited_for(server: Canned) -> None:
+def test_daemons_that_never_answered_or_have_no_port_are_refused(server: Canned) -> None:
     connection = DaemonConnection(server.url)
     server.answer("/api/v1/window", b"", 503)
     with pytest.raises(DaemonError, match="it refuses with 503"):
         list(DaemonSource(connection, META).read())
     connection.close()
-
-
-def test_a_daemon_without_a_port_that_counts_is_refused(server: Canned) -> None:
     server.answer("/api/v1/ports", ports_of(port_of(source=None)))
     with pytest.raises(FabricError, match=f"the node at {server.url} has no ports with byte counters"):
         ask_meta(DaemonConnection(server.url))
@@ -166,14 +163,13 @@ def test_it_has_the_events_and_jobs_of_its_span_and_ports_as_of_its_beginning(hi
     assert [(job.job.claim.id, job.ended_ns) for job in meta.jobs] == [("7", 106 * 10**9)]
 
 
-def test_events_that_are_refused_are_left_out(history: Canned, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_events_are_left_out_and_a_history_without_samples_is_refused(
+    history: Canned, caplog: pytest.LogCaptureFixture
+) -> None:
     answer_seconds(history, np.ones(1001))
     history.answer("/api/v1/events", b"", 403)
     assert fetch_recent(history.url, 10 * 10**9).meta.events == ()
     assert caplog.messages == [f"{history.url}/api/v1/events: it refuses with 403; the events are left out"]
-
-
-def test_a_history_without_samples_is_refused(history: Canned) -> None:
     answer_seconds(history, np.full(1001, np.nan))
     with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):
         fetch_recent(history.url, 10 * 10**9)

@@ -46,8 +46,13 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) 
     pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), path, **options)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_and_those_of_other_programs_are_no_recordings(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"recording .*a\.parquet cannot be read: No such file or directory; name"):
+        load(tmp_path / "a.parquet")
+    pd.DataFrame({"time": [1]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(
+        RecordingError, match="is not a recording of ibpulse: it lacks the metadata ibpulse_recording; "
+    ):
         load(tmp_path / "a.parquet")
 
 
@@ -56,14 +61,6 @@ def test_a_foreign_file_is_no_recording(tmp_path: Path, begin: bytes) -> None:
     (tmp_path / "a").write_bytes(begin)
     with pytest.raises(RecordingError, match="is not a recording: it is neither a Parquet file nor an Arrow stream"):
         load(tmp_path / "a")
-
-
-def test_the_parquet_file_of_another_program_is_no_recording(tmp_path: Path) -> None:
-    pd.DataFrame({"time": [1]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(
-        RecordingError, match="is not a recording of ibpulse: it lacks the metadata ibpulse_recording; "
-    ):
-        load(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("part", [0.001, 0.3, 0.7, 0.999])

@@ -32,7 +32,7 @@ def path(tmp_path: Path, recording: Recording) -> Path:
     return tmp_path / "a.parquet"
 
 
-def test_pandas_reads_times_ports_and_holes(path: Path, recording: Recording) -> None:
+def test_pandas_and_polars_read_times_ports_and_holes(path: Path, recording: Recording) -> None:
     frame = pd.read_parquet(path)
     assert str(frame.dtypes["time"]) == "datetime64[ns, UTC]"
     second = frame[(frame["device"] == "mlx5_1") & (frame["port"] == 1)]
@@ -40,9 +40,6 @@ def test_pandas_reads_times_ports_and_holes(path: Path, recording: Recording) ->
     np.testing.assert_array_equal(second["receive_bytes_per_second"], recording.bytes_per_second[1, 1])
     np.testing.assert_array_equal(second["transmit_seconds"].fillna(0), recording.seconds[1, 0])
     assert frame["transmit_bytes_per_second"].isna().sum() == np.isnan(recording.bytes_per_second[:, 0]).sum() > 0
-
-
-def test_polars_reads_times_ports_and_holes(path: Path, recording: Recording) -> None:
     frame = pl.scan_parquet(path).filter(pl.col("device") == "mlx5_2").collect()
     assert frame.schema["time"] == pl.Datetime("ns", "UTC")
     assert frame["time"].to_physical().to_list() == recording.time_ns().tolist()

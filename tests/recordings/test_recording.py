@@ -166,15 +166,12 @@ def test_events_of_a_growing_file_survive_a_kill(tmp_path: Path) -> None:
     assert load(path).meta.ports == PORTS
 
 
-def test_events_after_the_last_sample_are_left_out_of_the_finished_file(tmp_path: Path) -> None:
+def test_a_finished_file_has_the_events_of_its_samples(tmp_path: Path) -> None:
     whole = recording_of(())
     with RecordingWriter(tmp_path / "a.parquet", whole.meta) as writer:
         writer.append(whole.cut(0, 7))
         writer.add_events(FLAP)
     assert load(tmp_path / "a.parquet").meta.events == FLAP[:1]
-
-
-def test_a_growing_file_that_is_trimmed_keeps_the_events_of_its_part(tmp_path: Path) -> None:
     whole = recording_of(())
     writer = RecordingWriter(tmp_path / "a.parquet", whole.meta)
     writer.add_events(FLAP)
@@ -310,6 +307,11 @@ def test_the_ports_of_a_job_follow_from_the_events() -> None:
         (MOVED.ports, STORY[0], at(60)),
     ]
     assert [(each.ports, each.since, each.until) for each in second.holdings] == [(NEXT.ports, STORY[1], None)]
+    (late,) = trace_jobs([event(50, "job-change", MOVED)])
+    (before,) = jobs_at_begin([late], at(0), at(50))
+    assert (before.job.claim.id, before.job.ports, before.job.basis) == ("1", (), "")
+    (within,) = jobs_at_begin([late], at(0), at(51))
+    assert (within.job.ports, within.job.basis) == (MOVED.ports, "gpus")
 
 
 @pytest.mark.parametrize(
@@ -327,14 +329,6 @@ def test_a_part_has_the_jobs_of_its_time_with_the_ports_that_they_had_first(
 ) -> None:
     meta = meta_between(whole().meta, at(first), at(end))
     assert [(each.job.claim.id, each.job.ports[0].device) for each in meta.jobs] == expected
-
-
-def test_a_job_has_no_ports_until_they_are_known() -> None:
-    (late,) = trace_jobs([event(50, "job-change", MOVED)])
-    (before,) = jobs_at_begin([late], at(0), at(50))
-    assert (before.job.claim.id, before.job.ports, before.job.basis) == ("1", (), "")
-    (within,) = jobs_at_begin([late], at(0), at(51))
-    assert (within.job.ports, within.job.basis) == (MOVED.ports, "gpus")
 
 
 def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:

@@ -54,10 +54,19 @@ def made(tmp_path: Path) -> Recording:
     return concatenate(list(read_pieces(RingReader(ring), meta, 101, 200, 101 * INTERVAL_NS, 30)))
 
 
-def test_a_signal_is_read_once(made: Recording) -> None:
+def test_parts_and_choices_keep_the_signals_and_others_do_not_fit(made: Recording) -> None:
     ports = (replace(made.meta.ports[0], signals=ROCE * 1000),)
     read = read_header(write_header(replace(made.meta, ports=ports)))
     assert read.ports[0].signals == ROCE
+    part = made.cut(10, 30)
+    assert part.signals[0].samples.tolist() == [4, 14]
+    assert concatenate([made.cut(0, 10), part, made.cut(30, 100)]) == made
+    narrow = PortSignals(made.signals[0].samples, made.signals[0].seconds, made.signals[0].counters[:, :1])
+    with pytest.raises(ValueError, match="signals do not fit"):
+        replace(made, signals=(narrow, made.signals[1]))
+    chosen = SampledRates(made, "made").select("mlx5_0").recording
+    assert chosen.signals == (made.signals[0],)
+    assert keep_direction(made, "transmit").signals == made.signals
 
 
 def test_a_recording_has_the_readings_of_its_samples(made: Recording) -> None:
@@ -72,12 +81,6 @@ def test_a_recording_has_the_readings_of_its_samples(made: Recording) -> None:
     assert gains.full[:, 1].tolist() == [False] * 8 + [True] * 2
     np.testing.assert_allclose(gains.seconds[1:, 0], 0.1)
     assert made.readings(0).wall_ns[0] == 105 * INTERVAL_NS
-
-
-def test_a_part_counts_from_its_first_sample(made: Recording) -> None:
-    part = made.cut(10, 30)
-    assert part.signals[0].samples.tolist() == [4, 14]
-    assert concatenate([made.cut(0, 10), part, made.cut(30, 100)]) == made
 
 
 def test_a_file_has_signals_and_bytes_on_one_axis_of_time(made: Recording, tmp_path: Path) -> None:
@@ -120,18 +123,6 @@ def test_signals_of_newer_versions_are_ignored_and_a_missing_column_is_refused(m
     pq.write_table(pq.read_table(path).drop_columns(["port_transmit_wait"]), path)
     with pytest.raises(Exception, match="lacks the column port_transmit_wait"):
         load(path)
-
-
-def test_readings_of_another_width_do_not_fit(made: Recording) -> None:
-    narrow = PortSignals(made.signals[0].samples, made.signals[0].seconds, made.signals[0].counters[:, :1])
-    with pytest.raises(ValueError, match="signals do not fit"):
-        replace(made, signals=(narrow, made.signals[1]))
-
-
-def test_a_choice_of_ports_or_of_a_direction_keeps_the_signals(made: Recording) -> None:
-    chosen = SampledRates(made, "made").select("mlx5_0").recording
-    assert chosen.signals == (made.signals[0],)
-    assert keep_direction(made, "transmit").signals == made.signals
 
 
 CNP, SEQ = Signal("rp_cnp_packets_handled", 64), Signal("packet_sequence_errors", 32, stops=True)

@@ -132,10 +132,22 @@ def test_the_numbers_of_a_square_wave() -> None:
     assert run.wire_share == pytest.approx(0.08)
 
 
-def test_other_bytes_are_not_the_same_work() -> None:
+def test_there_is_no_verdict_without_the_same_work_and_enough_steps() -> None:
     found = compared(record(wave(10 * GB, 20, 30, 40)), record(wave(10.2 * GB, 20, 20, 50)))
     assert found.outcome == "other-work"
     assert verdict(found).startswith("not the same work: bytes per step changed by +2.00 %")
+    # 46 of 50 GB/s on average
+    rates = np.tile(np.repeat([50 * GB, 30 * GB], [40, 10]), 40)
+    full = record(np.broadcast_to(rates, (1, 2, len(rates))).copy())
+    assert any("overlap cannot help, fewer bytes can" in remark for remark in step_remarks(compared(full, full)))
+    few = compared(record(wave(10 * GB, 20, 30, 15)), record(wave(10 * GB, 20, 20, 60)))
+    assert few.outcome == "no-verdict"
+    assert "whole steps; 20 or more are needed" in verdict(few)
+    drift = square(20, np.repeat(np.arange(25, 35), 6))
+    drifting = compared(drift, drift)
+    assert drifting.before.correlation > 0.8
+    assert drifting.before.group == 8
+    assert verdict(drifting).startswith("no verdict: neighbouring steps of the recording before are too alike (correl")
 
 
 def test_saving_beyond_busy_time_is_impossible() -> None:
@@ -175,21 +187,3 @@ def test_the_report_says_what_to_look_at_next() -> None:
     said = look_next(steps_report(record(one), record(other)))
     assert "rails that became idle, mlx5_1:1: `ibpulse doctor` on node7" in said
     assert "rails that became" not in " ".join(look_next(steps_report(record(other), record(one))))
-
-
-def test_always_busy_rails_leave_nothing_to_overlap() -> None:
-    # 46 of 50 GB/s on average
-    rates = np.tile(np.repeat([50 * GB, 30 * GB], [40, 10]), 40)
-    full = record(np.broadcast_to(rates, (1, 2, len(rates))).copy())
-    assert any("overlap cannot help, fewer bytes can" in remark for remark in step_remarks(compared(full, full)))
-
-
-def test_few_steps_and_correlated_steps_give_no_verdict() -> None:
-    few = compared(record(wave(10 * GB, 20, 30, 15)), record(wave(10 * GB, 20, 20, 60)))
-    assert few.outcome == "no-verdict"
-    assert "whole steps; 20 or more are needed" in verdict(few)
-    drift = square(20, np.repeat(np.arange(25, 35), 6))
-    drifting = compared(drift, drift)
-    assert drifting.before.correlation > 0.8
-    assert drifting.before.group == 8
-    assert verdict(drifting).startswith("no verdict: neighbouring steps of the recording before are too alike (correl")

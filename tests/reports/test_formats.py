@@ -138,12 +138,18 @@ def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: 
         render_page(report)
 
 
-def test_unknown_values_are_null() -> None:
+def test_unknown_values_are_null_and_incomplete_recordings_remarked() -> None:
     document = json.loads(render_json(report_of(record(np.full((1, 2, 50), np.nan)), play(DENSE, 20))))
     nothing = document["recordings"][0]
     assert nothing["values"]["mean_bytes_per_second"] is None
     assert nothing["resampled"]["unit"] is None
     assert nothing["intervals"] == {}
+    recording = play(DENSE, 4)
+    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
+    text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
+    assert "a: the recording was cut off before it was finished." in text
+    assert "a: receive was not recorded; sums are those of the other direction." in text
+    assert "a: too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs." in text
 
 
 def test_documentation_names_every_json_member(report: Report) -> None:
@@ -158,15 +164,6 @@ def test_documentation_names_every_json_member(report: Report) -> None:
     members |= set(document["changes"][0]["values"]["step_seconds"])
     missing = {member for member in members if f"`{member}`" not in text}
     assert not missing
-
-
-def test_incomplete_recordings_are_remarked() -> None:
-    recording = play(DENSE, 4)
-    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
-    text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
-    assert "a: the recording was cut off before it was finished." in text
-    assert "a: receive was not recorded; sums are those of the other direction." in text
-    assert "a: too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs." in text
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,11 @@ def verdicts(run: Run) -> tuple[object, object]:
     return run.values["idle_rails"], run.values["slow_rails"]
 
 
-def test_without_jobs_the_quiet_rails_are_idle() -> None:
+def test_quiet_rails_are_idle_without_jobs_and_not_in_a_job_of_their_own() -> None:
     run = run_of(on_eight_rails())
     assert verdicts(run) == (NAMES[4:], ())
     assert run.values["fairness_ratio"] == pytest.approx(71.6**2 / (8 * (3 * 400 + 100 + 4 * 0.16)))
     assert run.compared == (ComparedPorts(NAMES, pytest.approx(30.0)),)
-
-
-def test_quiet_job_is_neither_idle_nor_unfair() -> None:
     run = run_of(on_halves())
     assert verdicts(run) == ((), NAMES[2:3])
     assert run.values["fairness_ratio"] == pytest.approx(8 / (4 * (4 * 1300) / 70**2 + 4))

@@ -90,9 +90,16 @@ def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pyt
     assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
 
 
-def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
+def test_slow_and_trained_down_rails_carry_their_part(fabric: SimulatedFabric) -> None:
     switch(fabric, {"slow-rail": {"mlx5_0": 0.25}})
     assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 4, abs=2)
+    switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
+    assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
+    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 2, abs=2)
+    switch(fabric, {"trained-down": ["mlx5_1"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
+    assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
 
 
 def test_link_flap_changes_status_and_stops_traffic(fabric: SimulatedFabric) -> None:
@@ -104,16 +111,6 @@ def test_link_flap_changes_status_and_stops_traffic(fabric: SimulatedFabric) -> 
     assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
     assert moved(fabric, "mlx5_0", 1.5) == WORDS_PER_SECOND * 3 // 2
     assert count(fabric, "mlx5_0", "link_downed") == 1
-
-
-def test_trained_down_link_has_half_rate(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
-    assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
-    assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
-    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 2, abs=2)
-    switch(fabric, {"trained-down": ["mlx5_1"], "slow-rail": {"mlx5_1": 0.8}})
-    assert (port(fabric, "mlx5_0") / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
-    assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
 
 
 def test_returned_device_counts_from_zero(fabric: SimulatedFabric) -> None:

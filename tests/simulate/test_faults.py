@@ -39,10 +39,13 @@ def test_listed_device_has_the_default_fault(name: str) -> None:
     assert parse_faults(f'{{"{name}": ["mlx5_1"]}}', DEVICES, "f") == {"mlx5_1": LISTED[name]}
 
 
-def test_values_and_several_faults_combine() -> None:
+def test_values_and_faults_combine_and_all_wrong_ones_are_reported() -> None:
     text = '{"slow-rail": {"mlx5_0": 0.25}, "refresh": {"mlx5_0": 40}, "stuck": ["mlx5_1"]}'
     wanted = {"mlx5_0": DeviceFaults(factor=0.25, refresh_ns=40_000_000), "mlx5_1": DeviceFaults(stuck=True)}
     assert parse_faults(text, DEVICES, "f") == wanted
+    with pytest.raises(ConfigError) as caught:
+        parse_faults('{"broken": [], "stuck": ["a", "b"]}', DEVICES, "f")
+    assert len(caught.value.faults) == 3
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"stuck": []}'])
@@ -71,12 +74,6 @@ def test_invalid_faults_file_error_names_place(text: str, sentence: str) -> None
         parse_faults(text, DEVICES, "f")
 
 
-def test_all_wrong_entries_are_reported_together() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_faults('{"broken": [], "stuck": ["a", "b"]}', DEVICES, "f")
-    assert len(caught.value.faults) == 3
-
-
 def test_faults_are_logged_in_words() -> None:
     assert str(HEALTHY) == "no faults"
     assert str(DeviceFaults(unreadable=True)) == "unreadable"
@@ -87,13 +84,14 @@ def test_faults_are_logged_in_words() -> None:
     assert str(DeviceFaults(unanswered=2.5)) == "retransmits 2.5 times per second"
 
 
-def test_the_verb_offers_every_workload() -> None:
+def test_options_have_defaults_and_clocks_their_offsets() -> None:
     assert list(WORKLOADS) == list(look.WORKLOADS)
-
-
-def test_fault_option_has_a_default_value() -> None:
     options = ["slow-rail=a", "refresh=b:20"]
     assert simulate.parse_fault_options(options) == {"slow-rail": {"a": 0.5}, "refresh": {"b": 20.0}}
+    chosen = nodes_of("--nodes=3", "--clock-offset=node1=-12ms", "--clock-offset=node3=100us")
+    assert (chosen["node1"], chosen["node3"]) == (-12_000_000, 100_000)
+    assert chosen["node2"] == 0
+    assert nodes_of() == {}
 
 
 @pytest.mark.parametrize("verb", ["simulate", "demo"])
@@ -110,13 +108,6 @@ def fabric(*flags: str) -> argparse.Namespace:
 def nodes_of(*flags: str, clocks_differ: bool = False) -> dict[str, int]:
     nodes = simulate.parse_nodes(fabric(*flags), clocks_differ)
     return {node.name: node.clock_offset_ns for node in nodes}
-
-
-def test_clock_offset_can_be_set() -> None:
-    chosen = nodes_of("--nodes=3", "--clock-offset=node1=-12ms", "--clock-offset=node3=100us")
-    assert (chosen["node1"], chosen["node3"]) == (-12_000_000, 100_000)
-    assert chosen["node2"] == 0
-    assert nodes_of() == {}
 
 
 def test_demo_passes_clock_offsets_to_simulator() -> None:

@@ -46,16 +46,13 @@ def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
     assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
 
 
-def test_down_port_shows_another_rate() -> None:
+def test_down_ports_show_another_rate_and_no_two_devices_share_a_path() -> None:
     down = {"state": "1: DOWN\n", "phys_state": "2: Polling\n", "rate": "10 Gb/sec (4X SDR)\n"}
     assert status_files(RAIL, up=False) == down
     down = {"state": "1: DOWN\n", "phys_state": "3: Disabled\n", "rate": "40 Gb/sec (4X QDR)\n"}
     assert status_files(MANAGEMENT, up=False) == down
     # the rate of a link that is down is never next to an ACTIVE state while the files are written
     assert [list(status_files(RAIL, up=up)).index("state") for up in (False, True)] == [0, 2]
-
-
-def test_no_two_devices_share_a_path() -> None:
     devices = make_devices(128, management=True)
     paths = [path for device in devices for path in list_device(device).files]
     assert len(paths) == len(set(paths))

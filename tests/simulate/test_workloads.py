@@ -123,17 +123,14 @@ def test_expert_parallel_matches_profile_at_all_scales(bin_ms: int, cv: float, d
     assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
 
 
-def test_square_wave_on_grid_matches_closed_form() -> None:
+def test_square_waves_on_and_off_the_grid_match_the_closed_form() -> None:
     truth = truth_of(Schedule(workloads.Square(100 * MS, 0.3, 20e9), rails=2), 0, 10_000_000_000)
     assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
     assert truth.active_mean == truth.peak == pytest.approx(4 * 20e9)
     assert truth.duty == pytest.approx(0.3)
     assert truth.cv == pytest.approx(0, abs=1e-9)
     assert truth.total_bytes == pytest.approx(4 * 20e9 * 0.3 * 10)
-
-
-def test_square_wave_off_grid_matches_closed_form() -> None:
-    """Busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one."""
+    # busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one
     truth = truth_of(Schedule(workloads.Square(100 * MS, 0.35, 20e9), rails=1), 0, 10_000_000_000, directions=(0,))
     values = [1, 1, 1, 0.5]
     mean = sum(values) / 4
