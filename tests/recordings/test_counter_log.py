@@ -73,30 +73,33 @@ def test_a_log_has_a_port_for_each_name_or_pair_of_columns(path: Path) -> None:
     assert np.isnan(recording.bytes_per_second[1, 1]).all()
 
 
-@pytest.mark.parametrize(
-    ("unit", "bytes_per_second"),
-    [("bytes", 8.0), ("words", 32.0), ("MB", 8e6), ("KiB", 8192.0)],
+SINCE = change(ONE, since_before=True)
+
+
+@for_each(
+    {
+        "bytes": (ONE, "0,100,0 1,108,0 2,116,0", [8, 8], [0, 0]),
+        "words": (change(ONE, unit="words"), "0,100,0 1,108,0 2,116,0", [32, 32], [0, 0]),
+        "MB": (change(ONE, unit="MB"), "0,100,0 1,108,0 2,116,0", [8e6, 8e6], [0, 0]),
+        "KiB": (change(ONE, unit="KiB"), "0,100,0 1,108,0 2,116,0", [8192, 8192], [0, 0]),
+        "the rate before a row": (change(ONE, unit="B/s"), "0,7,7 1,3,0.5 2,4,0.25", [3, 4], [0.5, 0.25]),
+        "GB/s": (change(ONE, unit="GB/s"), "0,7,7 1,3,0.5 2,4,0.25", [3e9, 4e9], [5e8, 2.5e8]),
+        "Gb/s": (change(ONE, unit="Gb/s"), "0,7,7 1,3,0.5 2,4,0.25", [3.75e8, 5e8], [6.25e7, 3.125e7]),
+        "amounts since the row before": (SINCE, "0,99,99 1,3,0 2,4,1", [3, 4], [0, 1]),
+        "all digits": (ONE, f"0,{2**62},0 1,{2**62 + 4},0 2,{2**62 + 12},0", [4, 8], [0, 0]),
+        "a counter that fell": (ONE, "0,100,0 1,200,1 2,50,2 3,90,3", [100, np.nan, 40], [1, 1, 1]),
+        "a counter that was not read": (ONE, "0,100,0 1,,1 2,300,2", [100, 100], [1, 1]),
+        "an amount that is missing": (SINCE, "0,1,1 1,,1 2,3,1", [np.nan, 3], [1, 1]),
+    }
 )
-def test_counters_count_in_their_unit(path: Path, unit: str, bytes_per_second: float) -> None:
-    write(path, "time,sent,received", "0,100,0", "1,108,0", "2,116,0")
-    recording = imported(path, change(ONE, unit=unit))
-    assert recording.bytes_per_second[0, 0].tolist() == [bytes_per_second] * 2
+def test_rows_become_rates(
+    columns: LogColumns, rows: str, sent: list[float], received: list[float], path: Path
+) -> None:
+    write(path, "time,sent,received", *rows.split())
+    np.testing.assert_array_equal(imported(path, columns).bytes_per_second[0], [sent, received])
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("B/s", 1.0), ("GB/s", 1e9), ("Gb/s", 1.25e8)])
-def test_a_rate_is_that_of_the_time_before_its_row(path: Path, unit: str, scale: float) -> None:
-    write(path, "time,sent,received", "0,7,7", "1,3,0.5", "2,4,0.25")
-    recording = imported(path, change(ONE, unit=unit))
-    np.testing.assert_allclose(recording.bytes_per_second[0], scale * np.array([[3, 4], [0.5, 0.25]]))
-
-
-def test_amounts_are_added_up_and_counters_keep_all_their_digits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(path, "time,sent,received", "0,99,99", "1,3,0", "2,4,1")
-    recording = imported(path, change(ONE, since_before=True))
-    assert recording.bytes_per_second[0].tolist() == [[3.0, 4.0], [0.0, 1.0]]
-    begin = 2**62
-    write(path, "time,sent,received", f"0,{begin},0", f"1,{begin + 4},0", f"2,{begin + 12},0")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [4.0, 8.0]
+def test_numbers_that_become_fractions_later_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
     write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
     assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
@@ -210,15 +213,7 @@ def test_a_long_silence_of_the_log_is_a_hole_and_a_short_one_is_not(path: Path) 
     assert np.flatnonzero(np.isnan(shorter.bytes_per_second[0, 0])).tolist() == [3, 4, 5, 6, *range(9, 20)]
 
 
-def test_what_fell_or_is_missing_is_a_hole(path: Path) -> None:
-    write(path, "time,sent,received", "0,100,0", "1,200,1", "2,50,2", "3,90,3")
-    recording = imported(path, ONE)
-    np.testing.assert_array_equal(recording.bytes_per_second[0], [[100, np.nan, 40], [1, 1, 1]])
-    write(path, "time,sent,received", "0,100,0", "1,,1", "2,300,2")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [100.0, 100.0]
-    write(path, "time,sent,received", "0,1,1", "1,,1", "2,3,1")
-    recording = imported(path, change(ONE, since_before=True))
-    np.testing.assert_array_equal(recording.bytes_per_second[0], [[np.nan, 3], [1, 1]])
+def test_holes_are_where_the_log_or_a_port_has_none(path: Path) -> None:
     write(path, "time,sent,received", *[f"{second},{second},0" for second in (0, 0.5, 1, 1.5, 11.5, 12, 12.5, 13)])
     recording = imported(path, ONE, interval_ns=SECOND_NS)
     assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist() == list(range(1, 12))
