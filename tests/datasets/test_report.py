@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -235,29 +234,13 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return status, *capsys.readouterr()
 
 
-class _Texts(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_page_escapes_names_and_loads_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     labels = {"node1": {"leaf": "<script>alert(1)</script>"}}
     folder = dataset("hostile", [plan(nodes=2, steps=6)], labels=labels)
     _, out, _ = run(capsys, "report", str(folder), "--format=html")
-    page = _Texts()
-    page.feed(out)
-    assert "script" not in page.tags
-    assert "<script>alert(1)</script>" in page.text
-    assert not {"link", "img", "iframe"} & {*page.tags}
-    assert page.tags.count("table") == 4
+    assert not re.search(r"(?i)<(script|link|img|iframe)", out)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in out
+    assert out.count("<table") == 4
 
 
 @pytest.mark.parametrize(("kind", "order"), [("waterfall", "rack"), ("rails", "name"), ("lateness", "lateness")])

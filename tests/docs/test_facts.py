@@ -64,17 +64,9 @@ def known_flags() -> set[str]:
 
 @every_page
 def test_every_named_flag_exists(page: Path) -> None:
-    others = {
-        "--require-hashes",
-        "--build-arg",
-        "--set",
-        "--values",
-        "--reuse-values",
-        "--reset-then-reuse-values",
-        "--rollback",
-        "--yaml-cfg",
-        "--cgroup-root",
-    }
+    # of other programs
+    others = {"--require-hashes", "--build-arg", "--set", "--values", "--reuse-values", "--reset-then-reuse-values"}
+    others |= {"--rollback", "--yaml-cfg", "--cgroup-root"}
     for span in spans(page):
         if re.match(r"--[a-z]", span):
             assert span.split("=")[0].split(" ")[0] in known_flags() | others, f"{name(page)}: {span}: no such flag"

@@ -156,7 +156,6 @@ def test_bounds_cover_ends_unresolved_edges_and_clocks() -> None:
     assert found["node1"].lateness_ms == pytest.approx(0.4)
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([0.5] * 4)
     # steps of 300 ms end at the same part of every sample of 10 ms, so the middles err alike in each step
-    starts = [300.0 * step for step in range(20)]
     exact = edges([start - 100.0 for start in starts])
     wide = {"a": 2.0, "b": 4.0, "c": 4.0, "d": 4.0}
     found = compare_nodes(
@@ -164,7 +163,6 @@ def test_bounds_cover_ends_unresolved_edges_and_clocks() -> None:
     )
     # half of the own range, half of the median range of the others, and what the ends differ by
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([3.5, 4.5, 4.5, 4.5])
-    starts = [300.0 * step for step in range(20)]
     ends = edges([start - 100.0 for start in starts])
     nodes = {name: StepTimes(ends, edges(starts), edges(starts), 10 * MILLISECOND_NS) for name in "abcd"}
     clocks = {name: ClockOffset(0, 200_000 if name == "a" else 300_000) for name in nodes}

@@ -21,15 +21,7 @@ from ibpulse.workbench.pictures.layout import (
 )
 from ibpulse.workbench.pictures.run import choose_scale
 from ibpulse.workbench.pictures.still import render
-from tests.pictures.runs import MOVING, event, take
-
-
-def rails(ticks: int = 200) -> np.ndarray:
-    """An idle rail, a busy one, and one whose second half is missing."""
-    rates = np.zeros((3, ticks))
-    rates[1] = 100e9
-    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
-    return rates
+from tests.pictures.runs import MOVING, event, rails, take
 
 
 @pytest.fixture(scope="module")

@@ -18,17 +18,9 @@ from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.run import PictureRun
 from ibpulse.workbench.pictures.steps import PredictedPicture, draw_predicted_steps, sample_timeline
 from ibpulse.workbench.pictures.still import render
-from tests.pictures.runs import STILL, count_colour, event, pixels, take
+from tests.pictures.runs import STILL, count_colour, event, pixels, rails, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"
-
-
-def rails(ticks: int = 200) -> np.ndarray:
-    """An idle rail, a busy one, and one whose second half is missing."""
-    rates = np.zeros((3, ticks))
-    rates[1] = 100e9
-    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
-    return rates
 
 
 def draw(tmp_path: Path, rates: np.ndarray, options: PictureOptions = STILL) -> np.ndarray:

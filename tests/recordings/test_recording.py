@@ -172,7 +172,6 @@ def test_a_finished_file_has_the_events_of_its_samples(tmp_path: Path) -> None:
         writer.append(whole.cut(0, 7))
         writer.add_events(FLAP)
     assert load(tmp_path / "a.parquet").meta.events == FLAP[:1]
-    whole = recording_of(())
     writer = RecordingWriter(tmp_path / "a.parquet", whole.meta)
     writer.add_events(FLAP)
     writer.append(whole)

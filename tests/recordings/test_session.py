@@ -62,7 +62,6 @@ def test_it_ends_after_its_duration_or_when_the_rails_were_idle(tmp_path: Path) 
     assert load(tmp_path / "a").ticks == 100 + 100 + 50 + 49 + 50 + 49 + 1
     assert recorder.active_ticks == (200, 348)
     assert recorder.progress().remaining_seconds is None
-    options = session.RecorderOptions(until_idle_ns=S // 2)
     recorder = recorded(tmp_path / "a", options, [np.nan] * 10 + [1e9] * 10, [np.nan] * 200, [0.0] * 49)
     assert not recorder.done
     assert recorder.active_ticks == (10, 19)
@@ -152,7 +151,6 @@ def test_what_was_recorded_is_said_and_its_events_are_kept(tmp_path: Path) -> No
     said = run(path, seconds_of(recording))
     assert said.startswith(f"{path}: 3.0s of 2 ports, 300 samples per port, ")
     assert load(path) == recording
-    path, recording = tmp_path / "a.parquet", make_recording(300)
     events = [Event(START_NS + second * S, "clock-step", "", "The clock was set.") for second in (0, 2, 9)]
     run(path, seconds_of(recording), events=events)
     assert load(path).meta.events == tuple(events[:2])

@@ -122,7 +122,6 @@ def test_bins_are_peaks_and_means_cover_the_last_second(ring: Ring) -> None:
     means = fetch(ring, 1505, 20).rails[0].means
     # ticks 1400 to 1499, of which 1400 and 1401 have no rate
     assert means == pytest.approx((20e9 * 29 / 98, 4e9), rel=1e-6)
-    seen = fetch(ring, 1505, 20)
     down = seen.rails[1]
     assert (down.name, down.active, down.means) == ("mlx5_1:1", False, (None, None))
     assert np.isnan(down.peaks).all()
