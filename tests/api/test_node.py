@@ -66,16 +66,13 @@ def test_a_refusal_says_what_the_daemon_said(places: Places) -> None:
             node.summary("1m", end="2261-01-01T00:00:00Z")
 
 
-def test_answers_become_tables(places: Places) -> None:
+def test_answers_become_tables_and_flat_numbers(places: Places) -> None:
     with ibpulse.connect(places.url) as node:
         events, summary, jobs = node.events(), node.summary("1s"), node.jobs()
     assert events.to_arrow().schema.field("time").type.tz == "UTC"
     assert events.to_pandas()["kind"].tolist() == [event.kind for event in events]
     assert summary.to_arrow().column("transmit_mean_bytes_per_second").to_pylist()[0] > 0
     assert len(jobs.to_pandas()) == len(jobs) == 0
-
-
-def test_flat_numbers_are_those_of_the_summary(places: Places) -> None:
     with ibpulse.connect(places.url) as node:
         summary = node.summary("2s")
     numbers = summary.flat("net/")

@@ -28,15 +28,12 @@ def gappy(tmp_path: Path) -> ibpulse.SampledRates:
     return found
 
 
-def test_a_missing_sample_stays_missing_in_every_table(gappy: ibpulse.SampledRates) -> None:
+def test_tables_hold_the_rates_at_their_times_and_missing_samples(gappy: ibpulse.SampledRates) -> None:
     wide = gappy.to_pandas(wide=True)
     assert np.isnan(wide["mlx5_1:1", "transmit"].iloc[5])
     assert wide.isna().to_numpy().sum() == 2
     assert gappy.to_arrow().column("transmit_bytes_per_second").null_count == 1
     assert gappy.to_pandas()["receive_bytes_per_second"].isna().sum() == 1
-
-
-def test_both_tables_hold_the_rates_at_their_times(gappy: ibpulse.SampledRates) -> None:
     tidy = gappy.to_pandas()
     part = tidy[(tidy["device"] == "mlx5_0") & (tidy["port"] == 1)].set_index("time")["transmit_bytes_per_second"]
     wide = gappy.to_pandas(wide=True)["mlx5_0:1", "transmit"]
@@ -45,7 +42,9 @@ def test_both_tables_hold_the_rates_at_their_times(gappy: ibpulse.SampledRates) 
     assert wide.index[0] == pd.Timestamp(START_NS + 10_000_000, tz="UTC")
 
 
-def test_between_cuts_samples_and_events(gappy: ibpulse.SampledRates) -> None:
+def test_parts_have_their_samples_and_events_and_are_saved_as_recordings(
+    gappy: ibpulse.SampledRates, tmp_path: Path
+) -> None:
     part = gappy.between("100ms", "300ms")
     assert len(part) == 20
     assert np.array_equal(part.bytes_per_second, gappy.bytes_per_second[:, :, 10:30], equal_nan=True)
@@ -53,9 +52,6 @@ def test_between_cuts_samples_and_events(gappy: ibpulse.SampledRates) -> None:
     assert len(gappy.between(last="100ms").events) == 0
     begin = datetime.fromtimestamp(START_NS / 1e9, UTC)
     assert len(gappy.between(begin, "150ms")) == 15
-
-
-def test_a_saved_part_is_a_recording(gappy: ibpulse.SampledRates, tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     gappy.select("mlx5_1").save(path)
     assert np.array_equal(load(path).bytes_per_second, gappy.bytes_per_second[1:], equal_nan=True)
@@ -107,6 +103,6 @@ def test_a_time_that_says_nothing_is_refused(time: datetime | str, words: str) -
         to_ns(time)
 
 
-def test_a_timestamp_keeps_its_nanoseconds() -> None:
+def test_times_keep_their_nanoseconds() -> None:
     assert to_ns(pd.Timestamp(1_763_683_200_123_456_789, tz="UTC")) == 1_763_683_200_123_456_789
     assert to_ns("2025-11-21T00:00:00.5Z") == START_NS + 500_000_000

@@ -16,7 +16,6 @@ from ibpulse.base.errors import ConfigError
 from tests.campaigns.chart.rendering import CHART, ROOT
 from tools.chart import __main__
 from tools.chart.chart_values import read_values
-from tools.chart.rules_template import camel
 
 NAME, DIGEST = "registry.example.com/team/ibpulse", f"sha256:{'0a' * 32}"
 
@@ -157,16 +156,8 @@ whole:
         ("plain", "two"): "Another.",
         ("whole",): "A map as a whole.",
     }
-
-
-def test_a_value_without_a_comment_is_refused_with_its_line() -> None:
     with pytest.raises(ConfigError, match=r"values.yaml:2: a.b has no comment"):
         read_values("a:\n  b: 1\n")
-
-
-def test_names_of_thresholds_are_written_as_values_of_charts_are() -> None:
-    assert camel("moe_for") == "moeFor"
-    assert camel("jobs") == "jobs"
 
 
 @pytest.mark.real("process")

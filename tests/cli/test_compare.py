@@ -71,34 +71,6 @@ def test_times_of_the_clock_cut_too(dense: Path, capsys: pytest.CaptureFixture[s
     assert (run["begin"][:19], run["end"][:19]) == ("2025-11-21T00:00:05", "2025-11-21T00:00:10")
 
 
-BRIEF = (
-    "active_mean_bytes_per_second",
-    "peak_bytes_per_second",
-    "duty_cycle_ratio",
-    "burstiness_cv_10ms",
-    "active_p50_bytes_per_second",
-    "active_p95_bytes_per_second",
-    "step_period_seconds",
-    "step_gap_seconds",
-    "utilization_ratio",
-    "fairness_ratio",
-)
-
-
-def test_a_brief_report_has_ten_rows_with_the_values_of_the_whole_one(
-    dense: Path, moe: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole, brief = (told(capsys, dense, moe, "--resamples=100", *more) for more in ((), ("--brief",)))
-    assert tuple(row["key"] for row in brief["rows"]) == BRIEF  # type: ignore[attr-defined]
-    for before, after in zip(whole["recordings"], brief["recordings"], strict=True):  # type: ignore[call-overload]
-        assert after["values"] == {key: before["values"][key] for key in BRIEF}
-    assert main(["report", str(dense), "--brief", "--resamples=100"], {}) == 0
-    text = capsys.readouterr().out
-    assert text.count("\n  ") < 16
-    assert "Phases" not in text
-    assert "mlx5_0:1" not in text
-
-
 def test_the_last_part_is_that_between_two_times(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
     last, between = (told(capsys, dense, "--resamples=100", flag) for flag in ("--last=5s", "--from=15s"))
     assert last["recordings"] == between["recordings"]
@@ -155,17 +127,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return found
 
 
-def test_an_address_is_a_url_or_host_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_a_url_or_host_and_port_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert source_path(URL) == Path("node7:10055")
+    assert source_path("user:secret@gw:10056/node/a/") == Path("gw:10056/node/a")
     assert all(map(is_address, ("http://node7", "https://gw/node/a", "node7:10055", "gw:10056/node/a")))
     assert not any(map(is_address, ("node7", "a.parquet", "/data/a:1", "10s", "2026-11-21T12:00:00Z")))
     monkeypatch.chdir(tmp_path)
     Path("node7:1").touch()
     assert not is_address("node7:1")
-
-
-def test_the_path_of_an_address_has_no_password() -> None:
-    assert source_path(URL) == Path("node7:10055")
-    assert source_path("user:secret@gw:10056/node/a/") == Path("gw:10056/node/a")
 
 
 @pytest.mark.parametrize("words", [(URL,), (f"--url={URL}",)])

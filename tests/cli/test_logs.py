@@ -65,13 +65,10 @@ def test_no_message_writes_a_line_of_its_own_or_to_the_terminal(form: str) -> No
     assert line.isprintable()
 
 
-def test_the_text_of_a_message_is_escaped_as_in_json() -> None:
+def test_a_message_is_escaped_and_a_stack_trace_indented() -> None:
     assert FORMATTERS["text"]().format(make_record(FORGED)) == (
         r"2025-11-21T00:00:00.250Z WARNING x\n2026-11-21T00:00:00.000Z ERROR   forged \u001b[31mred\u009b1m\u202e\u2028"
     )
-
-
-def test_a_stack_trace_is_indented_so_that_it_forges_no_line() -> None:
     record = make_record("failed")
     try:
         raise OSError(FORGED)

@@ -180,37 +180,29 @@ def test_a_verb_gets_its_arguments_the_settings_and_their_origins(probe: Probe) 
     assert (settings.slow.interval, settings.sampler.interval) == (9 * 10**9, 2_000_000)
 
 
-def test_the_exit_code_of_a_verb_is_that_of_the_program(probe: Probe) -> None:
-    probe.ends_with = 7
-    assert main(["probe", "/x"], {}) == 7
+# names of files and ports are part of an error, and could otherwise write lines of their own
+HOSTILE = RingError("ring /x\nibpulse: fine\x1b[31m\u202e is no ring; remove it")
 
 
-def test_an_error_of_a_verb_is_one_line_with_its_exit_code(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    # names of files and ports are part of it, and could otherwise write lines of their own
-    probe.ends_with = RingError("ring /x\nibpulse: fine\x1b[31m\u202e is no ring; remove it")
-    assert main(["probe", "/x"], {}) == 1
-    told = r"ibpulse: ring /x\nibpulse: fine\u001b[31m\u202e is no ring; remove it"
-    assert capsys.readouterr() == ("", f"{told}\n")
-
-
-def test_the_errors_of_a_configuration_are_a_line_each(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    probe.ends_with = ConfigError(["a: wrong", "b: \r\tworse"])
-    assert main(["probe", "/x"], {}) == 2
-    assert capsys.readouterr() == ("", "ibpulse: a: wrong\nibpulse: b: \\r\\tworse\n")
-
-
-def test_memory_that_runs_out_is_told_in_a_sentence(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    probe.ends_with = MemoryError()
-    assert main(["probe", "/x"], {}) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("ibpulse: out of memory: ")
-
-
-def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    probe.ends_with = KeyboardInterrupt()
-    assert main(["probe", "/x"], {}) == 130
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize(
+    ("ends_with", "code", "said"),
+    [
+        (7, 7, []),
+        (HOSTILE, 1, [r"ibpulse: ring /x\nibpulse: fine\u001b[31m\u202e is no ring; remove it"]),
+        (ConfigError(["a: wrong", "b: \r\tworse"]), 2, ["ibpulse: a: wrong", r"ibpulse: b: \r\tworse"]),
+        (MemoryError(), 1, ["ibpulse: out of memory: "]),
+        (KeyboardInterrupt(), 130, []),
+    ],
+)
+def test_the_end_of_a_verb_has_an_exit_code_and_a_line_per_error(
+    ends_with: int | BaseException, code: int, said: list[str], probe: Probe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe.ends_with = ends_with
+    assert main(["probe", "/x"], {}) == code
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", len(said))
+    for line, sentence in zip(errors.splitlines(), said, strict=True):
+        assert line.startswith(sentence) if sentence.endswith(": ") else line == sentence
 
 
 def test_an_argument_in_variants_runs_another_function(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:

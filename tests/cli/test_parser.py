@@ -1,11 +1,16 @@
-"""The arguments of a verb: settings as flags, unknown flags, help texts."""
+"""The arguments of a verb: settings as flags, unknown flags, help texts, and their completion in a real shell."""
+
+from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from ibpulse.agent.config.settings import ROWS
 from ibpulse.base.errors import ConfigError
+from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb, group_overview
 from ibpulse.commands.parser import build_parser, find_verb, parse, split_verb
 from tests.tables import for_each
@@ -37,11 +42,9 @@ def test_settings_are_handed_over_as_texts_apart_from_the_verbs_own_arguments() 
 @pytest.mark.parametrize(
     ("words", "faults"),
     [
-        (["--sampler.intervl=1ms"], ("flag --sampler.intervl: no such flag; did you mean --sampler.interval?",)),
         (["--sampler.intervl", "1ms"], ("flag --sampler.intervl: no such flag; did you mean --sampler.interval?",)),
         (["-z"], ("flag -z: no such flag; see `ibpulse config --help`",)),
         (["--sampler.int=1ms"], ("flag --sampler.int: no such flag; did you mean --sampler.interval?",)),
-        (["now"], ("now: not expected here; a value belongs to a flag, like --sampler.interval=10ms",)),
         (
             ["--zzz=1", "now"],
             (
@@ -98,8 +101,6 @@ def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: 
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
-        ("srve", "did you mean serve?"),
-        ("versoin", "did you mean version?"),
         ("compare", "did you mean report?"),
         ("collect", "did you mean fleet collect?"),
         ("xyzzy", f"choose {', '.join(VERBS)}"),
@@ -118,14 +119,51 @@ def two_words(monkeypatch: pytest.MonkeyPatch) -> Verb:
     return verb
 
 
-def test_a_verb_may_have_two_words(two_words: Verb) -> None:
+def test_a_verb_may_have_two_words_and_the_first_lists_its_verbs(two_words: Verb) -> None:
     assert split_verb(["probe", "deep", "/x", "--flag"]) == (two_words, ["/x", "--flag"])
     assert split_verb(["config", "check"]) == (CONFIG, ["check"])
     with pytest.raises(ConfigError) as refusal:
         split_verb(["probe", "/x"])
     assert refusal.value.faults == ("probe /x: no such command; did you mean probe deep?",)
-
-
-def test_the_first_word_of_a_group_lists_its_verbs(two_words: Verb) -> None:
     assert "  probe deep  Looks deeper.\n" in group_overview("probe")
     assert group_overview("config") == group_overview("xyzzy") == ""
+
+
+ASK = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+_shtab_ibpulse ibpulse "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        printed: list[str] = []
+        patch.setattr("builtins.print", lambda text="", **_: printed.append(text))
+        assert main(["completion", "bash"], {}) == 0
+    path = tmp_path_factory.mktemp("completion") / "ibpulse.bash"
+    path.write_text("".join(printed))
+    return path
+
+
+def complete(script: Path, *words: str) -> list[str]:
+    command = ["bash", "--norc", "-c", ASK, "bash", str(script), "ibpulse", *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.real("process")
+def test_commands_flags_and_choices_are_completed(script: Path) -> None:
+    assert set(complete(script, "")) >= {name.split()[0] for name in VERBS}
+    for words, expected in {
+        "re": "record replay report render",
+        "fleet ": "collect report render",
+        "model experts --exch": "--exchange",
+        "report --br": "--brief",
+        "record --ur": "--url",
+        "serve --sampler.h": "--sampler.history",
+        "render --theme ": "light dark",
+    }.items():
+        assert complete(script, *words.split(" ")) == expected.split(), words

@@ -75,7 +75,6 @@ class Fleet:
 
     def raw(self, part: Part) -> Recording:
         path = self.store.local_path(RAW, part)
-        assert path is not None
         return load(path)
 
     def rows(self, tier: str) -> list[Mapping[str, Any]]:

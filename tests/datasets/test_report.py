@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bench.synthetic_dataset import RailPlan
-from bench.synthetic_fleet import START_NS, SyntheticFleet
+from bench.synthetic_fleet import START_NS
 from ibpulse.base import limits
 from ibpulse.base.units import SECOND_NS
 from ibpulse.cli import main
@@ -44,17 +43,12 @@ def test_planted_faults_are_named_with_evidence_and_limit() -> None:
     assert "± 0.10 ms" in late.limit
 
 
-def test_nothing_is_claimed_of_a_healthy_fleet() -> None:
+def test_a_healthy_fleet_and_idle_ports() -> None:
     found = findings("quiet", [plan(seed=4)])
     assert [finding.kind for finding in found] == ["nobody-late", "clocks"]
     assert "would not be named" in found[0].limit
-
-
-def test_wrong_clock_bounds_make_nobody_late() -> None:
-    wrong = plan(clocks_ms={4: 8.0})
-    found = findings("wrong", [wrong], clocks=SyntheticFleet(wrong).clocks(0.1, {4: 0.0}))
-    assert kinds(found) == {*QUIET, "ends-apart"}
-    assert named_by(found, "ends-apart") == [("node5",)]
+    found = findings("idle", [plan()], RailPlan(ports={(1, 3): 0.0}))
+    assert named_by(found, "idle-port") == [("node2", "mlx5_3:1")]
 
 
 def test_pipelines_are_compared_with_their_own() -> None:
@@ -95,38 +89,41 @@ def test_first_silent_node_is_named_beyond_uncertainty(before_ms: float, first: 
     assert named_by(found, "stall") == first
 
 
-def test_a_single_silent_node_is_named() -> None:
+def test_silent_nodes_are_named_and_ordered_by_known_clocks() -> None:
     found = findings("alone", [plan(nodes=1, stop_ms={0: 5900.0})])
     assert found[0].sentence.startswith("The only node is silent from ")
     assert found[0].sentence.endswith(", up to the end. It is node1.")
     assert named_by(found, "stall") == [("node1",)]
-
-
-def test_missing_data_hides_no_late_node() -> None:
-    found = findings("lossy", [plan(missing=0.03, late_ms={2: 20.0})])
-    assert named_by(found, "late") == [("node3",)]
-    assert len(named_by(found, "missing")[0]) == 6
-    assert "ends-apart" not in kinds(found)
-
-
-def test_no_order_is_claimed_without_clocks() -> None:
     stops = dict.fromkeys(range(6), 5900.0) | {3: 5790.0}
     found = findings("clockless", [plan(stop_ms=stops)], clocks={})
     assert named_by(found, "stall") == [()]
     assert "no order is certain" in found[0].evidence
+    leaving = plan(left_ms={3: 6000.0})
+    (left,) = (one for one in findings("leaves", [leaving]) if one.kind == "fewer-steps")
+    assert left.sentence.startswith("node4 left early: it is silent during the last ")
+    assert named_by(findings("leaves0", [leaving], clocks={}), "fewer-steps") == []
+
+
+def test_missing_data_and_coarse_counters_hide_no_late_node() -> None:
+    found = findings("lossy", [plan(missing=0.03, late_ms={2: 20.0})])
+    assert named_by(found, "late") == [("node3",)]
+    assert len(named_by(found, "missing")[0]) == 6
+    assert "ends-apart" not in kinds(found)
+    found = findings("coarse", [plan(stride={1: 10}, late_ms={2: 12.0})])
+    assert kinds(found) == {"late", "coarse", "clocks"}
+    assert named_by(found, "late") == [("node3",)]
+    assert named_by(found, "coarse") == [("node2",)]
 
 
 def test_jobs_are_compared_with_an_interval() -> None:
     folder = dataset("jobs", [plan()], job="1001", clocks={})
     dataset("jobs", [plan(period_ms=345.1, seed=5)], job="1002", clocks={}, start_ns=1_763_690_400_000_000_000)
     report = describe_dataset(folder, DatasetChoice(job="1002"), DatasetChoice(job="1001"))
-    assert report.changes is not None
     step = next(change for change in report.changes.changes if change.key == "step_seconds")
     assert step.ratio == pytest.approx(1.1, abs=0.01)
     assert step.low <= step.ratio <= step.high
     assert step.significant
     same = describe_dataset(folder, DatasetChoice(job="1001"), DatasetChoice(job="1001"))
-    assert same.changes is not None
     assert not any(change.significant for change in same.changes.changes)
 
 
@@ -159,11 +156,6 @@ def test_places_that_differ_and_uncollected_spans_are_named() -> None:
     assert missing.sentence == "2 s of node time were not collected, on node2, node9."
 
 
-def test_ports_without_traffic_are_idle() -> None:
-    found = findings("idle", [plan()], RailPlan(ports={(1, 3): 0.0}))
-    assert named_by(found, "idle-port") == [("node2", "mlx5_3:1")]
-
-
 def test_lateness_from_half_time_on_is_named() -> None:
     for late_from, words in ((0.5, "in the second half, from +"), (0.0, None)):
         found = findings(f"half{late_from:g}", [plan(late_ms={2: 12.0}, late_from=late_from, clock_ms=2.0)], clocks={})
@@ -171,13 +163,6 @@ def test_lateness_from_half_time_on_is_named() -> None:
         assert (words is None) or words in found[0].sentence
         assert ("in the other half" in found[0].sentence) == (words is not None)
         assert "nobody-late" not in kinds(found)
-
-
-def test_coarse_counters_are_not_compared() -> None:
-    found = findings("coarse", [plan(stride={1: 10}, late_ms={2: 12.0})])
-    assert kinds(found) == {"late", "coarse", "clocks"}
-    assert named_by(found, "late") == [("node3",)]
-    assert named_by(found, "coarse") == [("node2",)]
 
 
 def test_bounds_of_edges_cover_the_stride() -> None:
@@ -199,26 +184,16 @@ def test_fewer_than_three_peers_name_nobody() -> None:
     assert kinds(few) == {"unknown-late", "clocks"}
 
 
-def test_recordings_ending_between_stages_lose_no_step() -> None:
+def test_no_step_is_missing_of_cut_recordings_and_lost_edges() -> None:
     """The last step of the first stages ends before the samples do, that of the last stage after."""
     stages = {node: 30.0 * (node // 2) for node in range(6)}
     for seconds in (6.30, 6.34, 6.38, 6.42, 6.46, 6.50, 6.54, 6.58):
         found = findings(f"cut{seconds}", [plan(stage_ms=stages, seconds=seconds)])
         assert named_by(found, "fewer-steps") == []
-
-
-def test_steps_with_lost_edges_are_not_missing() -> None:
-    """Silences of steps that vary are too short at times to divide two steps."""
+    # silences of steps that vary are too short at times to divide two steps
     for seed in range(4):
         found = findings(f"lost{seed}", [plan(duty=0.8, step_sd=0.06, seed=seed)])
         assert named_by(found, "fewer-steps") == []
-
-
-def test_leaving_early_needs_a_known_clock() -> None:
-    leaving = plan(left_ms={3: 6000.0})
-    (left,) = (one for one in findings("leaves", [leaving]) if one.kind == "fewer-steps")
-    assert left.sentence.startswith("node4 left early: it is silent during the last ")
-    assert named_by(findings("leaves0", [leaving], clocks={}), "fewer-steps") == []
 
 
 def test_many_ends_apart_are_one_sentence() -> None:
@@ -259,29 +234,13 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return status, *capsys.readouterr()
 
 
-class _Texts(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_page_escapes_names_and_loads_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     labels = {"node1": {"leaf": "<script>alert(1)</script>"}}
     folder = dataset("hostile", [plan(nodes=2, steps=6)], labels=labels)
     _, out, _ = run(capsys, "report", str(folder), "--format=html")
-    page = _Texts()
-    page.feed(out)
-    assert "script" not in page.tags
-    assert "<script>alert(1)</script>" in page.text
-    assert not {"link", "img", "iframe"} & {*page.tags}
-    assert page.tags.count("table") == 4
+    assert not re.search(r"(?i)<(script|link|img|iframe)", out)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in out
+    assert out.count("<table") == 4
 
 
 @pytest.mark.parametrize(("kind", "order"), [("waterfall", "rack"), ("rails", "name"), ("lateness", "lateness")])

@@ -60,7 +60,6 @@ def write_trace(folder: Path, stages: bool) -> FleetReport:
         recording = Recording(meta, START_NS + TICK_NS, rates, np.full(rates.shape, TICK_NS / 1e9))
         part = Part("st", name, recording.start_ns)
         path = DatasetStore(str(folder)).local_path(RAW, part)
-        assert path is not None
         path.parent.mkdir(parents=True)
         save(path, recording)
         labels = {"stage": str(int(mine.stage.iloc[0]))} if stages else {}

@@ -14,7 +14,7 @@ from ibpulse.workbench.fleet.dataset import RAW, DatasetStore
 from tests.datasets.fleets import dataset, plan
 from tests.perfetto_reader import Track, read_trace
 from tests.recordings.recordings import INTERVAL_NS, make_recording
-from tests.recordings.test_perfetto import values
+from tests.recordings.test_other_readers import values
 
 Tracks = dict[tuple[str, ...], Track]
 

@@ -64,14 +64,10 @@ def are_connected(first: str, second: str) -> bool:
 
 
 @pytest.mark.parametrize("heading", WALKS)
-def test_a_walk_is_as_short_as_it_is_promised(heading: str) -> None:
+def test_a_walk_is_short_and_its_neighbours_are_connected(heading: str) -> None:
     files = [stop.path for stop in stops(heading) if stop.kind == "file"]
     assert len(files) == len(set(files))
     assert 3 < len(files) <= WALKS[heading]
-
-
-@pytest.mark.parametrize("heading", WALKS)
-def test_neighbours_in_a_walk_are_connected(heading: str) -> None:
     seen: list[str] = []
     previous = ""
     for stop in stops(heading):

@@ -1,11 +1,13 @@
-"""The tables of limits in the documentation hold the limits of the web server."""
+"""Numbers of the pages: limits of the web server, measurements and the picture of README.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.web.node import MAX_IN_LOOP
@@ -16,6 +18,7 @@ from ibpulse.core.http import access, admission, server
 from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
 from ibpulse.workbench.recorder import counter_log
 from tests.docs.pages import ROOT
+from tools import readme_pictures
 
 HEAD = f"{server.MAX_HEAD_BYTES >> 10} KiB, {server.HEAD_SECONDS:g} s"
 BODY = f"{WebLimits().max_body_bytes >> 20} MiB, {access.BODY_SECONDS:g} s"
@@ -63,7 +66,7 @@ def test_the_limits_are_those_of_the_server(page: str) -> None:
     assert {limit: rows.get(limit) for limit in BOUNDS[page]} == BOUNDS[page]
 
 
-def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
+def test_the_memory_of_an_hour_and_a_refusal_follow_from_the_bounds() -> None:
     page = (ROOT / "docs/security.md").read_text()
     ticks = 3600 * 100
     assert f"sampling time | {round(ticks * (8 * ROW_BYTES + TICK_BYTES), -7) // 10**6} MB |" in page
@@ -71,7 +74,47 @@ def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
         page.split()
     )
     assert limits.SHARE == 0.75
-
-
-def test_the_example_of_a_refusal_has_the_default_bound() -> None:
     assert f'"limit":{WebLimits().max_values},' in (ROOT / "docs/api.md").read_text()
+
+
+README = (ROOT / "README.md").read_text()
+COST = dict(re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", README))
+
+
+def measured(page: str, row: str, column: int = 0) -> str:
+    """The cell of the only table row of a page that begins so."""
+    (found,) = re.findall(rf"(?m)^\| {re.escape(row)} \| (.*) \|$", (ROOT / page).read_text())
+    return str(found.split(" | ")[column])
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_measured_pages() -> None:
+    page = "docs/benchmarks.md"
+    assert COST["CPU"] == f"{float(measured(page, 'scraped every 15 s, both').split()[0]):.1f} % of one core"
+    assert COST["memory"] == f"{float(measured(page, 'memory, both').split()[0]):.0f} MB"
+    assert COST["time series"] == measured(page, "time series")
+    page = "docs/accuracy.md"
+    largest = max(abs(float(text)) for text in re.findall(r"[-+][\d.]+", measured(page, "bytes", 1)))
+    assert COST["error of the bytes"] == f"below {largest + 0.001:.3f} %"
+    assert COST["error of peaks of the node"] == measured(page, "peak of the node", 1)
+    assert COST["error of the step period"] == f"at most {measured(page, 'step period, %')} %"
+    page = (ROOT / "docs/measured.md").read_text()
+    assert [row for row in COST.items() if f"| {row[0]} | {row[1]} |" not in page] == []
+    assert len(README.split()) <= 700
+
+
+def test_the_flat_minute_is_the_mean_of_the_samples() -> None:
+    scraped = readme_pictures.bandwidth(readme_pictures.SCRAPE_NS)
+    sampled = readme_pictures.bandwidth(readme_pictures.SAMPLE_NS)
+    assert (len(scraped), len(sampled)) == (4, 6000)
+    assert scraped == pytest.approx(sampled.reshape(4, -1).mean(axis=1))
+    said = re.search(r"flat at (\d+) GB/s, sampled every 10 ms it jumps between 0 and (\d+) GB/s", README)
+    assert said
+    assert [round(float(np.mean(scraped))), round(float(sampled.max()))] == [int(text) for text in said.groups()]
+
+
+def test_the_picture_is_what_the_program_draws(tmp_path: Path) -> None:
+    assert readme_pictures.main([str(tmp_path)]) == 0
+    with Image.open(ROOT / "docs/pictures/minute.png") as committed, Image.open(tmp_path / "minute.png") as drawn:
+        assert committed.size == drawn.size
+        difference = np.abs(np.asarray(committed, dtype=int) - np.asarray(drawn, dtype=int))
+        assert difference.mean() < 1, "run `python -m tools.readme_pictures docs/pictures`"

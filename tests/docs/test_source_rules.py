@@ -1,10 +1,12 @@
-"""Rules about the code that no linter has: no pools of threads in a server, children that inherit nothing."""
+"""Rules that no linter has: about threads and children in the code, promises of the security page, and wings."""
 
 from __future__ import annotations
 
 import ast
+import re
 
 from tests.docs.pages import ROOT
+from tools.wings import COMMITTED, Size, find_faults, find_long_files, measure
 
 PACKAGE = ROOT / "exporter" / "ibpulse"
 
@@ -35,3 +37,32 @@ def test_no_child_process_inherits_standard_input_or_output() -> None:
     }
     assert len(calls) >= 5
     assert {place for place, given in calls.items() if not {"stdin", "stdout"} <= given} == set()
+
+
+def test_every_promise_names_what_holds_it() -> None:
+    promises = (ROOT / "docs/security.md").read_text().partition("## Promises\n")[2].partition("\n### Assumptions")[0]
+    rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 35
+    for row in rows:
+        named = re.findall(r"\[([^]]+)\]\(\.\./([\w/]+\.py)\)", row.split("|")[-2])
+        assert named, row
+        for name, path in named:
+            tree = ast.parse((ROOT / path).read_text())
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            assert not name.startswith("test_") or name in {
+                node.name for node in tree.body if isinstance(node, functions)
+            }, (name, path)
+
+
+def test_a_wing_may_grow_by_a_tenth() -> None:
+    committed = {"base": (1000, 500), "core": (1000, 500)}
+    sizes = {"base": Size(9, 1100, 550), "core": Size(9, 1101, 551)}
+    assert list(find_faults(sizes, committed)) == [
+        "core has 1101 lines, more than a tenth above the 1000 of its row in tools/wings.py",
+        "core has 551 statements, more than a tenth above the 500 of its row in tools/wings.py",
+    ]
+
+
+def test_no_wing_and_no_file_is_too_large() -> None:
+    assert measure().keys() == COMMITTED.keys()
+    assert [*find_faults(measure()), *find_long_files()] == []

@@ -51,7 +51,6 @@ async def hostile(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hostile]:
         state.connections += 1
         state.open += 1
         task = asyncio.current_task()
-        assert task is not None
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         try:

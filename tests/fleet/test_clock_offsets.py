@@ -22,9 +22,7 @@ def exchange(clock: ClockOffsets, true_ns: int, sent_ns: int, there_ns: int, bac
 
 
 def offset(clock: ClockOffsets, now_ns: int) -> ClockOffset:
-    found = clock.offset(now_ns, now_ns + LEAD)
-    assert found is not None
-    return found
+    return clock.offset(now_ns, now_ns + LEAD)
 
 
 @given(true_ns=st.integers(-3600 * SECOND, 3600 * SECOND), there=delays, back=delays)
@@ -70,32 +68,15 @@ def test_quick_request_and_reply_of_different_exchanges_suffice() -> None:
     assert abs(found.offset_ns - 7 * MS) <= drift_ns
 
 
-def test_bounds_count_until_a_newer_one_is_sharper() -> None:
-    clock = ClockOffsets()
-    exchange(clock, 7 * MS, 0, 100_000, 100_000)
-    # 0.1 ms and 50 us for each of ten seconds, against 2 ms
-    exchange(clock, 7 * MS, 10 * SECOND, 2 * MS, 2 * MS)
-    assert offset(clock, 10 * SECOND).uncertainty_ns == pytest.approx(100_000 + 500_000, abs=100)
-    # after 60 s: 3.1 ms against 1 ms
-    exchange(clock, 7 * MS, 60 * SECOND, 1 * MS, 1 * MS)
-    assert offset(clock, 60 * SECOND).uncertainty_ns == pytest.approx(1 * MS, abs=100)
-
-
-def test_uncertainty_grows_by_50_us_per_second() -> None:
+def test_uncertainty_grows_and_exchanges_expire() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, 0, 0)
     assert [offset(clock, second * SECOND).uncertainty_ns for second in (0, 1, 100)] == [0, 50_000, 5 * MS]
-
-
-def test_exchanges_expire_after_five_minutes() -> None:
     clock = ClockOffsets()
     assert clock.offset(0, LEAD) is None
     exchange(clock, 0, 0, 0, 0)
     assert clock.offset(KEPT_NS, LEAD + KEPT_NS) is not None
     assert clock.offset(KEPT_NS + 1, LEAD + KEPT_NS) is None
-
-
-def test_sharp_bounds_last_while_the_node_answers() -> None:
     clock = ClockOffsets()
     exchange(clock, 7 * MS, 0, 0, 0)
     exchange(clock, 7 * MS, 200 * SECOND, 40 * MS, 40 * MS)
@@ -115,7 +96,7 @@ def test_uncertainty_is_the_least_of_all_exchanges(exchanges: list[tuple[int, in
     assert offset(clock, later_ns).uncertainty_ns == min(known)
 
 
-def test_clock_steps_of_nodes_reset_the_bounds() -> None:
+def test_steps_of_nodes_reset_the_bounds_and_slow_exchanges_do_not() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, MS, MS)
     # drift and delays explain 1 + 1 + 0.25 ms
@@ -124,9 +105,6 @@ def test_clock_steps_of_nodes_reset_the_bounds() -> None:
     # the new exchange alone counts, although the old ones were quicker
     found = offset(clock, 10 * SECOND)
     assert (found.offset_ns, found.uncertainty_ns) == (40 * MS, 5 * MS)
-
-
-def test_slow_exchanges_are_no_steps() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, MS, MS)
     assert not exchange(clock, 0, 5 * SECOND, 900 * MS, 0)

@@ -81,23 +81,16 @@ def test_few_peers_need_the_own_edges(nodes: int, named: bool) -> None:
         assert late_nodes(found) == (["node1"] if late else [])
 
 
-def test_wrong_clock_bounds_make_nobody_late() -> None:
+def test_neither_wrong_clocks_nor_stages_make_a_node_late() -> None:
     fleet = SyntheticFleet(FleetPlan(clocks_ms={5: 8.0}))
     found = compare_nodes(fleet.step_times(), fleet.clocks(0.1, claimed_ms={5: 0.0}))
     assert late_nodes(found) == []
     assert [name for name, each in found.items() if each.ends_apart] == ["node6"]
     apart = found["node6"].ends
-    assert apart is not None
     assert apart.ms == pytest.approx(8.0, abs=0.7)
-
-
-def test_later_stages_end_apart_and_are_not_late() -> None:
     found = found_in(FleetPlan(stage_ms={6: 30.0, 7: 30.0}, late_ms={6: 12.0, 7: 12.0}))
     assert late_nodes(found) == []
     assert [name for name, each in found.items() if each.ends_apart] == ["node7", "node8"]
-
-
-def test_ends_correct_clocks_without_measurement() -> None:
     found = found_in(FleetPlan(late_ms={LATE: 5.0}, clock_ms=2.0), clocks={})
     assert late_nodes(found) == ["node3"]
     assert all(each.ends is None for each in found.values())
@@ -116,7 +109,7 @@ def test_steps_in_phase_with_samples_have_wide_bounds() -> None:
     assert spread["node1"].uncertainty_ms < 4.0
 
 
-def test_steps_match_the_nearest_of_the_longest_series() -> None:
+def test_steps_match_the_nearest_and_are_shifted_together() -> None:
     whole = 100.0 * np.arange(6)
     places = match_steps([whole, whole[2:] + 5.0, np.delete(whole, 3) - 5.0, whole[:0]])
     assert places.tolist() == [
@@ -125,9 +118,10 @@ def test_steps_match_the_nearest_of_the_longest_series() -> None:
         [0, 1, 2, -1, 3, 4],
         [-1, -1, -1, -1, -1, -1],
     ]
-
-
-def test_too_few_steps_or_nodes_give_nothing() -> None:
+    times = SyntheticFleet(FleetPlan(nodes=1)).step_times()["node1"]
+    later = times.shifted(5.0 * MILLISECOND_NS)
+    assert later.transmit.at - times.transmit.at == pytest.approx(5e6)
+    assert later.end_before.high - times.end_before.high == pytest.approx(5e6)
     fleet = SyntheticFleet(FleetPlan(nodes=2, steps=3))
     assert compare_nodes(fleet.step_times()) == {}
     one = SyntheticFleet(FleetPlan(nodes=1))
@@ -146,20 +140,13 @@ def test_median_of_others_excludes_the_own_value(rows: list[list[float | None]])
         assert found[row, column] == pytest.approx(expected, nan_ok=True)
 
 
-def test_times_are_shifted_together() -> None:
-    times = SyntheticFleet(FleetPlan(nodes=1)).step_times()["node1"]
-    later = times.shifted(5.0 * MILLISECOND_NS)
-    assert later.transmit.at - times.transmit.at == pytest.approx(5e6)
-    assert later.end_before.high - times.end_before.high == pytest.approx(5e6)
-
-
 def edges(at_ms: list[float], wide_ms: float = 0.0) -> EdgeTimes:
     """Edges that are known exactly, or only as the middles of ranges."""
     times, half = np.array(at_ms) * MILLISECOND_NS, wide_ms * MILLISECOND_NS / 2
     return EdgeTimes(times - half, times, times + half, np.full(len(times), not wide_ms))
 
 
-def test_bounds_cover_the_spread_of_collective_ends() -> None:
+def test_bounds_cover_ends_unresolved_edges_and_clocks() -> None:
     """Four nodes begin every step together, but on one the end before is always 0.4 ms earlier."""
     starts = [300.0 * step for step in range(20)]
     ends = {f"node{number}": [start - 100.0 - (0.4 if number == 1 else 0.0) for start in starts] for number in range(4)}
@@ -168,11 +155,7 @@ def test_bounds_cover_the_spread_of_collective_ends() -> None:
     )
     assert found["node1"].lateness_ms == pytest.approx(0.4)
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([0.5] * 4)
-
-
-def test_unresolved_edges_widen_bounds_of_all() -> None:
-    """Steps of 300 ms end at the same part of every sample of 10 ms, so the middles err alike in each step."""
-    starts = [300.0 * step for step in range(20)]
+    # steps of 300 ms end at the same part of every sample of 10 ms, so the middles err alike in each step
     exact = edges([start - 100.0 for start in starts])
     wide = {"a": 2.0, "b": 4.0, "c": 4.0, "d": 4.0}
     found = compare_nodes(
@@ -180,14 +163,9 @@ def test_unresolved_edges_widen_bounds_of_all() -> None:
     )
     # half of the own range, half of the median range of the others, and what the ends differ by
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([3.5, 4.5, 4.5, 4.5])
-
-
-def test_compared_ends_have_errors_of_both_clocks() -> None:
-    starts = [300.0 * step for step in range(20)]
     ends = edges([start - 100.0 for start in starts])
     nodes = {name: StepTimes(ends, edges(starts), edges(starts), 10 * MILLISECOND_NS) for name in "abcd"}
     clocks = {name: ClockOffset(0, 200_000 if name == "a" else 300_000) for name in nodes}
     own, *others = [each.ends for each in compare_nodes(nodes, clocks).values()]
-    assert own is not None
     assert own.uncertainty_ms == pytest.approx(0.2 + 0.3 + 0.5)
     assert [each.uncertainty_ms for each in others if each] == pytest.approx([0.3 + 0.3 + 0.5] * 3)

@@ -1,11 +1,11 @@
-"""Answers of daemons are read and come out as they were, and nothing else gets through."""
+"""Answers and streams of daemons are read and come out as they were, and nothing else gets through."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
-from ibpulse.core.answers.samples import StreamState, WindowAnswer
+from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamState, StreamSummary, WindowAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, read_window
+from ibpulse.core.http.stream import answer_event
+from ibpulse.gateway.nodes.requests import read_events
+from tests.aggregator.rings import Ring, port, update
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
@@ -136,16 +141,18 @@ def test_what_is_no_answer_is_refused_by_every_model(model: type[AnswerPart], bo
         read_answer(model, answered(body))
 
 
-def test_html_is_not_read_even_if_it_were_json() -> None:
+def test_other_types_and_numbers_of_items_are_refused() -> None:
     with pytest.raises(DaemonError, match="its answer is 'text/html', not JSON"):
         read_answer(ClockAnswer, answered(clock_of(5), "text/html"))
     assert read_answer(ClockAnswer, answered(clock_of(5), "Application/JSON; charset=utf-8")).time_ns == 5
-
-
-def test_the_number_of_items_is_bounded() -> None:
     many = ports_of(*[PORT] * 1025)
     with pytest.raises(DaemonError, match="ports has too many items; use at most 1024"):
         read_answer(PortsAnswer, answered(many))
+    series = {"port": "mlx5_0:1", "direction": "transmit", "values": [1.0, None]}
+    with pytest.raises(DaemonError, match="series of other lengths than points"):
+        read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
+    series["values"] = [1.0, None, 2.0]
+    assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
 
 
 def read_details(details: Any) -> dict[str, Any]:
@@ -162,9 +169,6 @@ def test_details_are_plain_bounded_values() -> None:
     for details in (deep, {"a": list(range(20_000))}, {"a": float("inf")}, {"a": 10**30}, [], "x"):
         with pytest.raises(DaemonError, match=r"events\.0\.details"):
             read_details(details)
-
-
-def test_a_node_with_the_most_ports_can_say_that_it_started() -> None:
     ports = {f"mlx5_{number}:1": state_of() for number in range(MAX_PORTS)}
     body = events_of({"kind": "started", "details": {"ports": ports}})
     (event,) = read_answer(EventsAnswer, answered(body)).values
@@ -209,10 +213,6 @@ def array(values: Any, **changes: Any) -> PeerAnswer:
 
 
 GOOD = np.array([[1, np.nan, 3], [4, 5, 6]], dtype="<f4")
-
-
-def test_an_array_is_read() -> None:
-    np.testing.assert_array_equal(read_array(array(GOOD)).values, GOOD)
 
 
 @for_each(
@@ -264,14 +264,6 @@ def test_payloads_in_missing_values_do_not_get_through() -> None:
     assert read_array(array(bytes(body))).encode()[0] == npy(GOOD)
 
 
-def test_series_of_another_length_are_refused() -> None:
-    series = {"port": "mlx5_0:1", "direction": "transmit", "values": [1.0, None]}
-    with pytest.raises(DaemonError, match="series of other lengths than points"):
-        read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
-    series["values"] = [1.0, None, 2.0]
-    assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
-
-
 @for_each([{"from_ms": 5, "state": "ACTIVE"}, {"state": "down", "role": "storage", "other": 1, "from_ms": 5}])
 def test_a_part_without_a_check_is_like_one_of_pydantic(members: dict[str, Any]) -> None:
     ours = StreamState.model_construct(**members)
@@ -307,3 +299,47 @@ def test_every_time_of_an_answer_ends_where_dates_end() -> None:
                 reader.validate_python(wrong)
                 faults.append(f"{name}: {wrong}")
     assert faults == []
+
+
+BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
+GAP = b'id: 7\nevent: gap\ndata: {"start_ms": 1, "end_ms": 2}\n\n'
+TEXT = b": hello\n\nevent: batch\ndata: " + json.dumps(BATCH).encode() + b"\n\nevent: other\ndata: {}\n\n" + GAP
+
+
+async def sent(content: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), size):
+        yield content[at : at + size]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+async def test_events_are_the_same_however_they_are_cut(size: int) -> None:
+    assert [each async for each in read_events(sent(TEXT, size))] == [
+        None,
+        ("batch", None, StreamBatch.model_validate(BATCH)),
+        ("gap", 7, StreamGap(start_ms=1, end_ms=2)),
+    ]
+
+
+async def test_the_summary_before_the_first_search_for_a_step_is_read(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    second = describe_second(update(ring, Aggregator(ring.reader, AggregatorOptions()), 1))
+    (found,) = [each async for each in read_events(sent(answer_event("summary", second), 1000))]
+    assert found[2] == StreamSummary.model_validate_json(second.encode_given())
+    assert second.node.step_period_score is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"event: gap\ndata: x\n\n", "its answer is not as expected"),
+        (b"event: gap\n\n", "its answer is not as expected"),
+        (b"id: x\n" + GAP[6:], "the id of an event of its stream is not a number"),
+        (b"id: " + b"9" * 19 + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"id: -1" + GAP[5:], "the id of an event of its stream is not a number"),
+        (b"event: batch\ndata: " + b"[" * 4_000_100, "an event of its stream is longer than 4000000 bytes"),
+    ],
+)
+async def test_a_hostile_event_ends_the_stream(content: bytes, reason: str) -> None:
+    with pytest.raises(DaemonError, match=reason) as caught:
+        _ = [each async for each in read_events(sent(content, 65_536))]
+    assert caught.value.kind == "bad-answer"

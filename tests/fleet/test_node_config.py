@@ -40,17 +40,20 @@ def basic(pair: str) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def test_without_a_file_there_is_no_password() -> None:
+def test_a_password_is_inline_in_a_file_or_missing(tmp_path: Path) -> None:
     config = NodeConfigFile()
     assert (config.access.authorization, config.access.server_name, config.poll()) == ("", "", False)
-
-
-def test_a_password_inline_or_in_a_file(tmp_path: Path) -> None:
     assert load(tmp_path, "basic_auth: {username: ops, password: s:e c}").access.authorization == basic("ops:s:e c")
     (tmp_path / "password").write_text(" tröt\n")
     config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
     assert config.access.authorization == basic("ops:tröt")
     assert "Basic" not in repr(config.access)
+    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
+        (tmp_path / "password").write_text(text)
+        (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
+        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
+    (tmp_path / "password").write_text("x" * 4096)
+    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization
 
 
 # openssl makes the certificates
@@ -74,73 +77,36 @@ def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: P
         ("basic_auth: x", "nodes.yml:1: basic_auth: is not a mapping; write it like basic_auth: {key: value}"),
         ("\nbasic_aut: {}\nx: y", "nodes.yml:3: x: no such key; known keys: basic_auth, tls_config"),
         ("basic_aut: {a: b}", "nodes.yml:1: basic_aut: no such key; did you mean basic_auth?"),
-        (
-            "basic_auth:\n  username: ops\n  pasword: x\n",
-            "nodes.yml:3: basic_auth.pasword: no such key; did you mean password?",
-        ),
-        (
-            "basic_auth:\n  username: ops\n",
-            "nodes.yml:1: basic_auth.password_file: give either password_file or password",
-        ),
+        ("basic_auth:\n  username: ops\n  pasword: x\n", "nodes.yml:3: basic_auth.pasword: no such key"),
+        ("basic_auth:\n  username: ops\n", "nodes.yml:1: basic_auth.password_file: give either password_file or"),
         (
             "basic_auth:\n  username: ops\n  password: x\n  password_file: y\n",
             "nodes.yml:4: basic_auth.password_file: give either password_file or password",
         ),
-        (
-            "basic_auth: {username: 'a:b', password: x}",
-            "nodes.yml:1: basic_auth.username: give a name of printable characters without a colon",
-        ),
-        (
-            "basic_auth: {username: a, password: [x]}",
-            "nodes.yml:1: basic_auth.password: not a single value; give one text",
-        ),
-        (
-            "basic_auth: {username: a, password_file: none}",
-            "nodes.yml:1: basic_auth.password_file: none cannot be read: No such file or directory; "
-            "correct the path or the file",
-        ),
-        (
-            "basic_auth: {username: a, password_file: nodes.yml}\n# x\n",
-            "nodes.yml:1: basic_auth.password_file: nodes.yml is not a password; write it into the file, in one line",
-        ),
-        (
-            "tls_config: {cert_file: a}",
-            "nodes.yml:1: tls_config.key_file: cert_file and key_file belong together; give both or none",
-        ),
-        (
-            "tls_config: {insecure_skip_verify: true}",
-            "nodes.yml:1: tls_config.insecure_skip_verify: is not supported, because any server could then collect "
-            "the password; give ca_file",
-        ),
-        (
-            "tls_config: {ca_file: none}",
-            "nodes.yml:1: tls_config.ca_file: none has no usable certificate: No such file or directory",
-        ),
-        (
-            "tls_config: {ca_file: nodes.yml}",
-            "nodes.yml:1: tls_config.ca_file: nodes.yml has no usable certificate: NO_CERTIFICATE_OR_CRL_FOUND",
-        ),
+        ("basic_auth: {username: 'a:b', password: x}", "nodes.yml:1: basic_auth.username: give a name of printable"),
+        ("basic_auth: {username: a, password: [x]}", "nodes.yml:1: basic_auth.password: not a single value"),
+        ("basic_auth: {username: a, password_file: none}", "nodes.yml:1: basic_auth.password_file"),
+        ("basic_auth: {username: a, password_file: nodes.yml}\n# x\n", "nodes.yml:1: basic_auth.password_file"),
+        ("tls_config: {cert_file: a}", "nodes.yml:1: tls_config.key_file: cert_file and key_file belong together"),
+        ("tls_config: {insecure_skip_verify: true}", "nodes.yml:1: tls_config.insecure_skip_verify"),
+        ("tls_config: {ca_file: none}", "nodes.yml:1: tls_config.ca_file: none has no usable certificate"),
+        ("tls_config: {ca_file: nodes.yml}", "nodes.yml:1: tls_config.ca_file: nodes.yml has no usable certificate"),
     ],
 )
 def test_faults_name_file_line_and_key(tmp_path: Path, text: str, fault: str) -> None:
-    assert fault in faults(tmp_path, text)
+    assert any(found.startswith(fault) for found in faults(tmp_path, text))
 
 
 # openssl makes the certificates
 @pytest.mark.real("process")
 @pytest.mark.needs("openssl")
-def test_keys_of_other_certificates_are_refused(tmp_path: Path, certificates: Path) -> None:
+def test_keys_of_other_certificates_and_with_a_passphrase_are_refused(tmp_path: Path, certificates: Path) -> None:
     (fault,) = faults(
         tmp_path, f"tls_config:\n  cert_file: {certificates}/client.crt\n  key_file: {certificates}/other.key\n"
     )
     assert fault.startswith("nodes.yml:2: tls_config.cert_file: ")
     assert fault.endswith("are not a certificate and its key: KEY_VALUES_MISMATCH")
-
-
-# a prompt for it would wait forever
-@pytest.mark.real("process")
-@pytest.mark.needs("openssl")
-def test_a_key_with_a_passphrase_is_a_fault(tmp_path: Path, certificates: Path) -> None:
+    # a prompt for the passphrase would wait forever
     key = tmp_path / "locked.key"
     openssl("pkey", "-in", certificates / "client.key", "-aes256", "-passout", "pass:x", "-out", key)
     (fault,) = faults(tmp_path, f"tls_config: {{cert_file: {certificates}/client.crt, key_file: {key}}}")
@@ -190,12 +156,3 @@ def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.
     config.poll()
     second.join(60)
     assert (config.access.authorization, config.problem) == (basic("ops:other"), "")
-
-
-def test_long_or_multiline_password_files_are_refused(tmp_path: Path) -> None:
-    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
-        (tmp_path / "password").write_text(text)
-        (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
-        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
-    (tmp_path / "password").write_text("x" * 4096)
-    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization

@@ -91,7 +91,6 @@ async def test_unchanged_nodes_keep_their_connections(server: Hostile, nodes: No
     server.answer("/a/x", b"1")
     nodes.update(listed(server, "a", "b"), PLAIN)
     first = nodes.get("a")
-    assert first is not None
     await first.get("/x")
     nodes.update([Target("a", f"{server.url}/a", {"rack": "r"})], PLAIN)
     assert nodes.get("a") is first
@@ -137,25 +136,18 @@ async def test_streams_count_once_by_their_begin(server: Hostile, nodes: Nodes) 
         assert found == (b"x" if path == "x" else b"")
 
 
-async def test_failures_free_their_places(server: Hostile, nodes: Nodes) -> None:
+async def test_hung_nodes_free_their_places_and_leave_them_to_others(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/a/x", b"1")
     nodes.update(listed(server, "hung", "a"), PLAIN)
     hung = nodes.get("hung")
-    assert hung is not None
     many = [asyncio.create_task(hung.get("/x", seconds=0.2)) for _ in range(150)]
     results = await asyncio.gather(*many, return_exceptions=True)
     assert all(isinstance(found, DaemonError) for found in results)
     assert (await nodes.ask_all(nodes.all(), ask)).answers == {"a": b"1"}
-
-
-async def test_hung_nodes_leave_places_to_others(server: Hostile, nodes: Nodes) -> None:
-    server.handlers["/hung/x"] = never
     server.answer("/quick/x", b"quick")
     nodes.update(listed(server, "hung", "quick"), PLAIN)
     hung, quick = nodes.get("hung"), nodes.get("quick")
-    assert hung is not None
-    assert quick is not None
     waiting = [asyncio.create_task(hung.get("/x", seconds=60)) for _ in range(2 * MAX_PARALLEL)]
     await until(lambda: len(server.asked) >= MAX_CONNECTIONS)
     assert (await asyncio.wait_for(quick.get("/x"), 30)).body == b"quick"

@@ -10,16 +10,7 @@ import pytest
 
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.yaml import YamlFile
-from ibpulse.gateway.nodes.targets import (
-    EXAMPLE,
-    MAX_FAULTS,
-    MAX_TARGETS,
-    Target,
-    make_target,
-    make_targets,
-    read_json,
-    read_yaml,
-)
+from ibpulse.gateway.nodes import targets
 from tests.tables import for_each
 
 NOT_AN_ADDRESS = "is not an address; write it like node1:10055"
@@ -40,8 +31,8 @@ MORE = "has more than a host, a port and a plain path; write it like node1:10055
     ],
 )
 def test_addresses(address: str, name: str, url: str) -> None:
-    found = make_target(address, {})
-    assert found == Target(name, url, {}, named=name not in ("10.0.0.7", "fd00::1", "::1"))
+    found = targets.make_target(address, {})
+    assert found == targets.Target(name, url, {}, named=name not in ("10.0.0.7", "fd00::1", "::1"))
     assert found.key == (name if found.named else url)
 
 
@@ -77,7 +68,7 @@ def test_addresses(address: str, name: str, url: str) -> None:
 )
 def test_other_addresses_are_refused(address: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        make_target(address, {})
+        targets.make_target(address, {})
     assert reason in str(caught.value)
     assert str(caught.value).isprintable()
     assert "secret" not in str(caught.value)
@@ -85,8 +76,8 @@ def test_other_addresses_are_refused(address: str, reason: str) -> None:
 
 def test_labels_name_the_node_and_choose_the_scheme() -> None:
     labels = {"node": "gpu-7", "rack": "r 1", "__scheme__": "https", "__meta_x": "y"}
-    assert make_target("10.0.0.7:1", labels) == Target("gpu-7", "https://10.0.0.7:1", {"rack": "r 1"})
-    assert make_target("http://10.0.0.7:1", labels).url == "http://10.0.0.7:1"
+    assert targets.make_target("10.0.0.7:1", labels) == targets.Target("gpu-7", "https://10.0.0.7:1", {"rack": "r 1"})
+    assert targets.make_target("http://10.0.0.7:1", labels).url == "http://10.0.0.7:1"
 
 
 @pytest.mark.parametrize(
@@ -107,16 +98,16 @@ def test_labels_name_the_node_and_choose_the_scheme() -> None:
 )
 def test_other_labels_are_refused(labels: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        make_target("node", labels)
+        targets.make_target("node", labels)
     assert reason in str(caught.value)
 
 
-def read(directory: Path, text: str, form: str) -> tuple[Target, ...]:
+def read(directory: Path, text: str, form: str) -> tuple[targets.Target, ...]:
     if form == "json":
-        return make_targets(read_json(text.encode(), "list"))
+        return targets.make_targets(targets.read_json(text.encode(), "list"))
     path = directory / "list"
     path.write_text(text)
-    return make_targets(read_yaml(YamlFile(path)))
+    return targets.make_targets(targets.read_yaml(YamlFile(path)))
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -129,9 +120,9 @@ def test_lists_in_the_format_of_prometheus(tmp_path: Path, form: str) -> None:
         ]
     )
     assert read(tmp_path, text, form) == (
-        Target("node1", "http://node1:1", {"leaf": "l1"}),
-        Target("node2", "http://node2:10055", {"leaf": "l1"}),
-        Target("node3", "http://node3:10055", {}),
+        targets.Target("node1", "http://node1:1", {"leaf": "l1"}),
+        targets.Target("node2", "http://node2:10055", {"leaf": "l1"}),
+        targets.Target("node3", "http://node3:10055", {}),
     )
     assert read(tmp_path, "[]", form) == ()
 
@@ -174,35 +165,32 @@ def test_faulty_lists_are_refused_with_the_place(
     assert faults(tmp_path, text, "yaml")[0].startswith(yaml_fault)
 
 
-def test_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_list_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "[", "json")[0].startswith("list: not JSON: ")
     assert faults(tmp_path, "[", "yaml")[0].startswith("list:1: not YAML: ")
     assert faults(tmp_path, "[" * 10_000, "yaml")[0].startswith("list:1: more than 20 levels deep")
     with pytest.raises(DiscoveryError, match="not JSON"):
-        make_targets(read_json(b"[" * 100_000, "list"))
+        targets.make_targets(targets.read_json(b"[" * 100_000, "list"))
+    assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
+    bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
+    assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
+    recursive = "- &a {targets: [x], labels: *a}\n"
+    assert "not a mapping of texts" in faults(tmp_path, recursive, "yaml")[0]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# no nodes\n", "---\n"])
 def test_empty_files_are_no_empty_lists(tmp_path: Path, text: str) -> None:
     (fault,) = faults(tmp_path, text, "yaml")
-    assert "is empty; write [] if there are no nodes" in fault or f"is not a list; write it like {EXAMPLE}" in fault
-
-
-def test_numbers_as_labels_are_refused_in_json(tmp_path: Path) -> None:
-    assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
+    assert (
+        "is empty; write [] if there are no nodes" in fault
+        or f"is not a list; write it like {targets.EXAMPLE}" in fault
+    )
 
 
 def test_numbers_of_nodes_and_faults_are_bounded() -> None:
     many = json.dumps([{"targets": [f"n{number}" for number in range(1_000_000)]}]).encode()
-    with pytest.raises(DiscoveryError, match=f"more than {MAX_TARGETS} nodes"):
-        make_targets(read_json(many, "list"))
+    with pytest.raises(DiscoveryError, match=f"more than {targets.MAX_TARGETS} nodes"):
+        targets.make_targets(targets.read_json(many, "list"))
     with pytest.raises(DiscoveryError) as caught:
-        make_targets(read_json(json.dumps([{"targets": ["a b"] * 10_000}]).encode(), "list"))
-    assert len(caught.value.faults) == MAX_FAULTS
-
-
-def test_recursive_aliases_are_harmless(tmp_path: Path) -> None:
-    bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
-    assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
-    recursive = "- &a {targets: [x], labels: *a}\n"
-    assert "not a mapping of texts" in faults(tmp_path, recursive, "yaml")[0]
+        targets.make_targets(targets.read_json(json.dumps([{"targets": ["a b"] * 10_000}]).encode(), "list"))
+    assert len(caught.value.faults) == targets.MAX_FAULTS

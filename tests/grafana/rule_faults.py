@@ -146,10 +146,7 @@ FAULTS = (
         (Fires("IBPulseNodeBehindItsJob", "warning", 75, 2730, job="behind"),),
     ),
     Fault("behind-45s", _job("behind-45s", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9, 0.75))),
-    Fault(
-        "behind-begins",
-        tuple(replace(node, job_span=(BEGIN, END)) for node in _job("behind-begins", 5, **BEGINS)),
-    ),
+    Fault("behind-begins", tuple(replace(node, job_span=(BEGIN, END)) for node in _job("behind-begins", 5, **BEGINS))),
     Fault("behind-little", _job("behind-little", 5, active_bandwidth_bytes_per_second=during(72e9, 80e9))),
     Fault("behind-few", _job("behind-few", 3, active_bandwidth_bytes_per_second=during(56e9, 80e9))),
     Fault(
@@ -201,20 +198,11 @@ FAULTS = (
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
         job=NO_JOB,
     ),
-    _one(
-        "missing-15s",
-        {"ibpulse_node_rails": during(1, 2, 0.25)},
-        lost={"mlx5_0": (BEGIN + 1, BEGIN + 16)},
-    ),
+    _one("missing-15s", {"ibpulse_node_rails": during(1, 2, 0.25)}, lost={"mlx5_0": (BEGIN + 1, BEGIN + 16)}),
     # two rails of three became ports for storage
+    _one("roles", {"ibpulse_node_rails": during(2, 3), "ibpulse_node_expected_rails": during(2, 3)}),
     _one(
-        "roles",
-        {"ibpulse_node_rails": during(2, 3), "ibpulse_node_expected_rails": during(2, 3)},
-    ),
-    _one(
-        "trained",
-        {f"{P}trained_down mlx5_0": during(1)},
-        Fires("IBPulseRailTrainedDown", "warning", 45, 2895, **PORT0),
+        "trained", {f"{P}trained_down mlx5_0": during(1)}, Fires("IBPulseRailTrainedDown", "warning", 45, 2895, **PORT0)
     ),
     _one("trained-15s", {f"{P}trained_down mlx5_0": during(1, 0, 0.25)}),
     _one(

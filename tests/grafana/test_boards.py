@@ -101,14 +101,17 @@ def test_links_between_boards_keep_time_and_variables(name: str) -> None:
     assert all(link["keepTime"] and link["includeVars"] for link in links)
 
 
-def test_links_set_existing_variables() -> None:
+def test_links_set_existing_variables_and_keep_cluster_and_gateway() -> None:
     uids = {board["uid"]: board for board in BOARDS.values()}
     found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
     assert len(found) > 5
     for uid, query in found:
         names = {variable["name"] for variable in uids[uid]["templating"]["list"]}
-        assert set(re.findall(r"var-(\w+)=", query)) <= names
+        given = set(re.findall(r"var-(\w+)=", query))
+        assert given <= names
         assert query.startswith("${__url_time_range}&")
+        assert {"datasource", "cluster", "job", "gateway", "scheme"} <= given
+        assert ("job_id" if uid == "ibpulse-job" else "instance") in given
 
 
 @for_each([*BOARDS])
@@ -213,22 +216,16 @@ def default(variable: dict[str, Any]) -> str:
     return str(variable["current"]["value"])
 
 
-def test_a_query_uses_no_function_that_other_engines_lack() -> None:
+def test_queries_read_rates_of_the_chosen_clusters_with_common_functions() -> None:
     for target in targets():
         called = {node.func.name for node, _ in walk(parse(target.expr)) if hasattr(node, "func")}
         assert not called & ONLY_PROMETHEUS, target
-
-
-def test_a_counter_is_read_through_a_rate() -> None:
     for target in targets():
         for node, parents in walk(parse(target.expr)):
             if isinstance(node, promql.VectorSelector) and (node.name or "").endswith("_total"):
                 call = parents[-2] if isinstance(parents[-1], promql.MatrixSelector) else None
                 assert isinstance(call, promql.Call), (target, node.name)
                 assert call.func.name in ("rate", "irate", "increase"), (target, node.name)
-
-
-def test_a_query_reads_the_chosen_clusters() -> None:
     for target in targets():
         for selector in selectors(target.expr):
             own = [(each.name, each.value) for each in selector.matchers.matchers]
@@ -256,36 +253,19 @@ def test_no_choice_of_a_variable_makes_an_offset_of_zero() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_every_board_has_cluster_and_scrape_job(name: str) -> None:
+def test_every_board_has_cluster_and_scrape_job_and_opens_with_all_values(name: str) -> None:
     labels = {each["name"]: each["label"] for each in BOARDS[name]["templating"]["list"]}
     assert labels["cluster"] == "Cluster"
     assert labels["job"] == "Scrape job"
     text = json.dumps(BOARDS[name])
     assert '"Job"' not in text.replace('"title": "Job"', "")
-
-
-@pytest.mark.parametrize("name", BOARDS)
-def test_a_cluster_without_a_label_is_matched_too(name: str) -> None:
     (cluster,) = [each for each in BOARDS[name]["templating"]["list"] if each["name"] == "cluster"]
     # a single choice without options is empty, which matches series without the label
     assert cluster["allValue"] == ".*" if cluster.get("multi") else not cluster.get("includeAll")
-
-
-@pytest.mark.parametrize("name", BOARDS)
-def test_variables_open_with_all_values(name: str) -> None:
-    """Without a current value, Grafana takes the first option: one node of the fleet."""
+    # without a current value, Grafana takes the first option: one node of the fleet
     for variable in variables(BOARDS[name], "query"):
         current = variable.get("current", {}).get("value")
         assert current == (["$__all"] if variable["includeAll"] else None), variable["name"]
-
-
-def test_links_to_nodes_and_jobs_keep_cluster_and_gateway() -> None:
-    found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
-    assert len(found) > 5
-    for uid, query in found:
-        names = re.findall(r"var-(\w+)=", query)
-        assert {"datasource", "cluster", "job", "gateway", "scheme"} <= set(names)
-        assert ("job_id" if uid == "ibpulse-job" else "instance") in names
 
 
 def test_a_table_with_links_has_the_fields_that_they_need() -> None:
@@ -337,33 +317,26 @@ def family(name: str) -> str:
     return stem if stem in {metric.name for metric in TABLE} else name
 
 
-def test_every_metric_of_a_board_exists() -> None:
+def test_every_metric_exists_and_every_recording_is_used() -> None:
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
     of_the_process = {sample.name for family in process_registry().collect() for sample in family.samples}
     assert {family(name) for name in used_in_boards()} <= exported | of_the_process | recorded | set(PROMETHEUS)
-
-
-def test_every_recording_is_used() -> None:
-    """But the sum for people who ask how long links of the fleet were down."""
-    recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
+    # but the sum for people who ask how long links of the fleet were down
     assert recorded - used_in_boards() - used_in_rules() <= {"job:ibpulse_link_down_seconds:increase1d"}
 
 
 # the program's own refusals
 
 
-def test_a_metric_that_nobody_exports_stops_the_program() -> None:
+def test_what_is_not_exported_is_refused() -> None:
     with pytest.raises(KeyError, match="ibpulse_port_flow is not exported and not recorded"):
         Scope().pick("ibpulse_port_flow")
-
-
-def test_an_unknown_label_is_refused() -> None:
     with pytest.raises(KeyError, match="ibpulse_port_up has no label window; it has device, port"):
         Scope().pick("ibpulse_port_up", window="1m")
 
 
-def test_a_scope_puts_its_variables_into_every_selector() -> None:
+def test_a_scope_writes_its_variables_into_every_selector() -> None:
     scope = Scope(job="$job_b", instance="$instance_b", device="$device", shift="$shift")
     matchers = 'cluster=~"$cluster",job=~"$job_b",instance=~"$instance_b",device=~"$device"'
     assert scope.rate("ibpulse_port_bursts_total") == (
@@ -372,15 +345,9 @@ def test_a_scope_puts_its_variables_into_every_selector() -> None:
     assert scope.pick("ibpulse_node_rails") == (
         'ibpulse_node_rails{cluster=~"$cluster",job=~"$job_b",instance=~"$instance_b"} offset $shift'
     )
-
-
-def test_a_recording_over_instances_is_picked_by_its_job() -> None:
     picked = Scope().pick("job_signature:ibpulse_nodes:count")
     assert picked == 'job_signature:ibpulse_nodes:count{cluster=~"$cluster",job=~"$job"}'
     assert labels_of("job_signature:ibpulse_nodes:count") == ("signature",)
-
-
-def test_a_histogram_is_asked_for_in_both_of_its_forms() -> None:
     expr = Scope().buckets("ibpulse_node_gap_duration_seconds")
     names = [selector.name for selector in selectors(expr)]
     assert names == ["ibpulse_node_gap_duration_seconds_bucket", "ibpulse_node_gap_duration_seconds"]

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import ast
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
-from ibpulse.workbench.models.check import (
-    BRIDGE,
-    DATA,
-    DEFAULTS,
-    EFFECTS,
-    KINDS,
-    LM,
-    GivenOption,
-    Options,
-    OptionValue,
-    Rule,
-    RunOptions,
-    check_rule,
-    check_run,
-    holds,
-    read_run_options,
-    version_key,
-)
+from ibpulse.workbench.models import check
 from ibpulse.workbench.models.check import RULES as ALL_RULES
 from tests.docs.pages import ROOT, blocks
 from tests.tables import for_each
 
 RULES = {rule.id: rule for rule in ALL_RULES}
-Values = dict[str, OptionValue]
+Values = dict[str, check.OptionValue]
 EP: Values = {"overlap_moe_expert_parallel_comm": True}
 WGRAD: Values = {"delay_wgrad_compute": True}
 DISPATCHER, BACKEND = "moe_token_dispatcher_type", "moe_flex_dispatcher_backend"
@@ -72,53 +57,56 @@ CASES: list[tuple[str, Values, Values, Values]] = [
 ]
 
 
-def run_of(values: Values) -> Options:
-    return {key: GivenOption(value, "test") for key, value in values.items()}
+def run_of(values: Values) -> check.Options:
+    return {key: check.GivenOption(value, "test") for key, value in values.items()}
 
 
 @for_each(CASES)
 def test_cases_of_rules_both_ways(name: str, applies: Values, good: Values, bad: Values) -> None:
     rule = RULES[name]
-    assert set(applies) | set(good) | set(bad) <= set(KINDS)
-    right, wrong = check_rule(rule, run_of({**applies, **good})), check_rule(rule, run_of({**applies, **bad}))
+    assert set(applies) | set(good) | set(bad) <= set(check.KINDS)
+    right, wrong = (
+        check.check_rule(rule, run_of({**applies, **good})),
+        check.check_rule(rule, run_of({**applies, **bad})),
+    )
     assert (right.status, right.applies) == ("ok", True)
     assert (wrong.status, wrong.applies) == ("violated", True)
     assert set(wrong.rule.keys) >= set(bad)
-    unsure = check_rule(rule, run_of(applies))
+    unsure = check.check_rule(rule, run_of(applies))
     assert unsure.status == "unknown"
     assert set(unsure.missing) & set(bad)
     # without its switch, no value of the others violates it
     switch = next(iter(applies))
-    opposite: OptionValue = not applies[switch] if isinstance(applies[switch], bool) else None
-    idle = check_rule(rule, run_of({**applies, **bad, switch: opposite}))
+    opposite: check.OptionValue = not applies[switch] if isinstance(applies[switch], bool) else None
+    idle = check.check_rule(rule, run_of({**applies, **bad, switch: opposite}))
     assert idle.status == "ok" if idle.applies is False else idle.applies is True
 
 
-def values_near(rule: Rule) -> list[list[OptionValue]]:
+def values_near(rule: check.Rule) -> list[list[check.OptionValue]]:
     """For each option of a rule, values at and around the literals in its text."""
     literals = [node.value for tree in rule.conditions for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    texts: list[OptionValue] = [one for one in literals if isinstance(one, str)]
+    texts: list[check.OptionValue] = [one for one in literals if isinstance(one, str)]
     numbers = [one for one in literals if isinstance(one, int) and not isinstance(one, bool)]
-    near: dict[str, list[OptionValue]] = {
+    near: dict[str, list[check.OptionValue]] = {
         "switch": [True, False],
         "count": [None, 1, 8, *(one + by for one in numbers for by in (-1, 0, 1))],
         "text": [None, "other", *texts],
         "list": [None, ("other",), *((str(one),) for one in texts)],
         "version": [None, "0.1", *(one for one in texts if str(one)[0].isdigit())],
     }
-    return [list(dict.fromkeys(near[KINDS[key]])) for key in rule.keys]
+    return [list(dict.fromkeys(near[check.KINDS[key]])) for key in rule.keys]
 
 
 @for_each({rule.id: (rule,) for rule in ALL_RULES})
-def test_each_rule_can_hold_and_be_violated(rule: Rule) -> None:
+def test_each_rule_can_hold_and_be_violated(rule: check.Rule) -> None:
     found = set()
     for values in itertools.product(*values_near(rule)):
-        result = check_rule(rule, run_of(dict(zip(rule.keys, values, strict=True))))
+        result = check.check_rule(rule, run_of(dict(zip(rule.keys, values, strict=True))))
         found.add((result.status, result.applies))
         if len(found) == 3:
             break
     assert found == {("ok", True), ("ok", False), ("violated", True)}
-    assert check_rule(rule, run_of({})).missing == rule.keys
+    assert check.check_rule(rule, run_of({})).missing == rule.keys
 
 
 def test_every_rule_has_sources_and_known_options() -> None:
@@ -126,16 +114,16 @@ def test_every_rule_has_sources_and_known_options() -> None:
     for rule in RULES.values():
         assert rule.sources
         assert rule.programs
-        assert rule.effect in EFFECTS
+        assert rule.effect in check.EFFECTS
         assert rule.change
-    assert {key for rule in RULES.values() for key in rule.keys} == set(KINDS)
+    assert {key for rule in RULES.values() for key in rule.keys} == set(check.KINDS)
 
 
 def test_a_run_is_checked_by_its_own_program() -> None:
     options = run_of({**WGRAD, "transformer_impl": "local"})
-    (failing,) = (result for result in check_run(LM, options) if result.fails)
+    (failing,) = (result for result in check.check_run(check.LM, options) if result.fails)
     assert failing.rule.id == "delay-wgrad-implementation"
-    assert not [result for result in check_run(BRIDGE, options) if result.fails]
+    assert not [result for result in check.check_run(check.BRIDGE, options) if result.fails]
 
 
 KLEENE = {True: {True: (True, True), False: (False, True), None: (None, True)},
@@ -148,21 +136,18 @@ def test_conditions_follow_the_tables_of_kleene() -> None:
     for one, row in KLEENE.items():
         for other, expected in row.items():
             options = run_of({name: value for name, value in (("a", one), ("b", other)) if value is not None})
-            found = [holds(ast.parse(text, mode="eval").body, options) for text in ("a and b", "a or b", "not a")]
+            found = [check.holds(ast.parse(text, mode="eval").body, options) for text in ("a and b", "a or b", "not a")]
             assert found == [*expected, None if one is None else not one]
 
 
-def test_an_unknown_switch_makes_violations_unknown() -> None:
+def test_unknown_switches_make_violations_unknown_and_one_known_condition_is_enough() -> None:
     rule = RULES["ep-overlap-dispatcher"]
-    assert check_rule(rule, run_of({DISPATCHER: "allgather"})).status == "unknown"
-    assert check_rule(rule, run_of({DISPATCHER: "flex"})).status == "ok"
-    assert check_rule(rule, run_of({})).missing == ("overlap_moe_expert_parallel_comm", DISPATCHER)
-
-
-def test_either_of_two_known_conditions_is_enough() -> None:
+    assert check.check_rule(rule, run_of({DISPATCHER: "allgather"})).status == "unknown"
+    assert check.check_rule(rule, run_of({DISPATCHER: "flex"})).status == "ok"
+    assert check.check_rule(rule, run_of({})).missing == ("overlap_moe_expert_parallel_comm", DISPATCHER)
     rule = RULES["ep-overlap-precision"]
-    assert check_rule(rule, run_of({**EP, "bf16": True})).status == "ok"
-    assert check_rule(rule, run_of({**EP, "bf16": False})).status == "unknown"
+    assert check.check_rule(rule, run_of({**EP, "bf16": True})).status == "ok"
+    assert check.check_rule(rule, run_of({**EP, "bf16": False})).status == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -173,24 +158,24 @@ def test_either_of_two_known_conditions_is_enough() -> None:
     ],
 )  # fmt: skip
 def test_the_order_of_versions(lower: str, higher: str) -> None:
-    assert version_key(lower) < version_key(higher)
-    assert version_key("2.6.0+cu124") == version_key("2.6")
+    assert check.version_key(lower) < check.version_key(higher)
+    assert check.version_key("2.6.0+cu124") == check.version_key("2.6")
 
 
 TARGET = "megatron.bridge.training.config.ConfigContainer"
-SAMPLES: dict[str, tuple[str, OptionValue]] = {
+SAMPLES: dict[str, tuple[str, check.OptionValue]] = {
     "switch": ("true", True), "count": ("3", 3), "text": ("some", "some"), "list": ("[a, Scope.b]", ("a", "b")),
     "version": ("2.6.0", "2.6.0"),
 }  # fmt: skip
 
 
-def read(tmp_path: Path, text: str, settings: list[str] | None = None) -> RunOptions:
+def read(tmp_path: Path, text: str, settings: list[str] | None = None) -> check.RunOptions:
     path = tmp_path / "run.yaml"
     path.write_text(text)
-    return read_run_options(path, settings or [])
+    return check.read_run_options(path, settings or [])
 
 
-def value(run: RunOptions, name: str) -> OptionValue:
+def value(run: check.RunOptions, name: str) -> check.OptionValue:
     return run.options[name].value
 
 
@@ -201,26 +186,26 @@ def refusal(tmp_path: Path, text: str, settings: list[str] | None = None) -> tup
 
 
 def test_every_option_is_read_from_both_files(tmp_path: Path) -> None:
-    for name, kind in KINDS.items():
+    for name, kind in check.KINDS.items():
         text, expected = SAMPLES[kind]
         args = read(tmp_path, f"MODEL_ARGS: {{--{name.replace('_', '-')}: {text}}}")
         config = read(tmp_path, f"_target_: {TARGET}\nmodel: {{{name}: {text}}}\n")
-        assert (args.program, config.program) == (LM, BRIDGE)
+        assert (args.program, config.program) == (check.LM, check.BRIDGE)
         assert (value(args, name), args.options[name].place) == (expected, f"{tmp_path}/run.yaml:1")
         if name != "comm_overlap":
             assert (value(config, name), config.options[name].place) == (expected, f"{tmp_path}/run.yaml:2")
             assert set(config.options) == {name, "comm_overlap"}
-    for flag, option in DATA["spellings"].items():
+    for flag, option in check.DATA["spellings"].items():
         name = option.removeprefix("!")
-        text, expected = SAMPLES[KINDS[name]]
+        text, expected = SAMPLES[check.KINDS[name]]
         run = read(tmp_path, f"MODEL_ARGS: {{--{flag.replace('_', '-')}: {text}}}")
         assert value(run, name) == (not expected if option.startswith("!") else expected)
 
 
 def test_missing_arguments_have_their_defaults(tmp_path: Path) -> None:
     run = read(tmp_path, "ENV_VARS: {CUDA_DEVICE_MAX_CONNECTIONS: 1}\nMODEL_ARGS:\n  --bf16: true\n")
-    given: dict[str, OptionValue] = {"bf16": True, "batch_p2p_comm": False, "CUDA_DEVICE_MAX_CONNECTIONS": 1}
-    assert {name: one.value for name, one in run.options.items()} == {**DEFAULTS, **given}
+    given: dict[str, check.OptionValue] = {"bf16": True, "batch_p2p_comm": False, "CUDA_DEVICE_MAX_CONNECTIONS": 1}
+    assert {name: one.value for name, one in run.options.items()} == {**check.DEFAULTS, **given}
     assert run.options["moe_token_dispatcher_type"].place == "default of 2026-08-22"
     elsewhere = read(tmp_path, "MODEL_ARGS: {--bf16: true, --yaml-cfg: other.yaml}")
     assert set(elsewhere.options) == {"bf16"}
@@ -235,7 +220,7 @@ def test_arguments_without_a_known_value_are_unknown(tmp_path: Path) -> None:
     unknown = {
         *("tensor_model_parallel_size", "optimizer", "virtual_pipeline_model_parallel_size", "recompute_granularity")
     }
-    assert set(DEFAULTS) - set(run.options) == unknown
+    assert set(check.DEFAULTS) - set(run.options) == unknown
 
 
 def test_lists_and_single_stages_of_arguments(tmp_path: Path) -> None:
@@ -264,7 +249,7 @@ def test_lists_and_single_stages_of_arguments(tmp_path: Path) -> None:
 )
 def test_arguments_of_every_form_are_read(tmp_path: Path, text: str) -> None:
     run = read(tmp_path, text)
-    expected: dict[str, OptionValue] = {
+    expected: dict[str, check.OptionValue] = {
         "bf16": True, "expert_model_parallel_size": 4, "recompute_modules": ("moe", "mlp"),
     }  # fmt: skip
     assert {name: value(run, name) for name in expected} == expected
@@ -281,7 +266,7 @@ def test_a_config_has_unset_options_enumerations_and_places(tmp_path: Path) -> N
         "optimizer: {optimizer: adam, overlap_param_gather: false}\ndata_parallel_size: 8\n"
         "dataset: {_target_: megatron.bridge.data.MockGPTDatasetProvider}\n",
     )
-    expected: dict[str, OptionValue] = {
+    expected: dict[str, check.OptionValue] = {
         "recompute_method": None, "cuda_graph_modules": ("attn",), "cuda_graph_impl": "local",
         "tp_comm_overlap": True, "overlap_grad_reduce": True, "overlap_param_gather": True, "optimizer": "adam",
         "optimizer_overlap_param_gather": False, "data_parallel_size": 8, "comm_overlap": True,
@@ -329,16 +314,10 @@ NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_t
         (f"model: {{_target_: {TARGET}, bf16: [", "run.yaml:1: not YAML: "),
         (f"model: {{_target_: {TARGET}, bf16: 3}}", "run.yaml:1: bf16: unknown value '3'; choose true or false"),
         (f"model: {{_target_: {TARGET}, bf16: {{a: b}}}}", "run.yaml:1: bf16: is not a single value; give one"),
-        (
-            f"model:\n  _target_: {TARGET}\n  num_moe_experts: .nan",
-            "run.yaml:3: num_moe_experts: '.nan' is not a whole ",
-        ),
+        (f"model:\n  _target_: {TARGET}\n  num_moe_experts: .nan", "run.yaml:3: num_moe_experts"),
         ("MODEL_ARGS: {--num-experts: -8}", "run.yaml:1: num_experts: '-8' is not a whole number"),
         (f"model: {{_target_: {TARGET}, bf16: true, bf16: true}}", "run.yaml:1: bf16: is given twice"),
-        (
-            BOMB + f"model: {{_target_: {TARGET}, bf16: *i, recompute_modules: *i}}",
-            "run.yaml:7: with its aliases, more than 500000 values; write fewer aliases",
-        ),
+        (BOMB + f"model: {{_target_: {TARGET}, bf16: *i, recompute_modules: *i}}", "run.yaml:7: with its aliases"),
         ("model: " + "[" * 50, "run.yaml:1: more than 20 levels deep"),
     ],
 )
@@ -352,51 +331,15 @@ def test_many_faults_are_bounded(tmp_path: Path) -> None:
     assert len(refusal(tmp_path, f"_target_: {TARGET}\nmodel:\n" + "  bf16: true\n" * 1000)) == 20
 
 
-JOB = """\
-MODEL_ARGS:
-  --overlap-moe-expert-parallel-comm: true
-  --num-experts: 8
-  --expert-model-parallel-size: 8
-  --bf16: true
-  --no-gradient-accumulation-fusion: true
-  --moe-token-dispatcher-type: {dispatcher}
-"""
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    path = tmp_path / "job.yaml"
-    path.write_text(JOB.format(dispatcher="alltoall"))
-    return path
-
-
-def test_violated_rules_fail_with_a_remedy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job.write_text(JOB.format(dispatcher="allgather"))
-    assert main(["model", "check", str(job)], {}) == 1
-    output = capsys.readouterr().out
-    assert output.startswith(
-        "FAILED: 1 rule violated, with which the run stops or an overlap is switched off\n"
-        f"{job}: checked by the rules of 2026-08-22; other versions of Megatron may have other rules\n"
-        "51 rules of Megatron-LM: 1 violated, 1 unknown, "
-    )
-    assert (
-        "  ep-overlap-dispatcher: overlap_moe_expert_parallel_comm\n"
-        '    needs: moe_token_dispatcher_type in ("alltoall", "flex")\n'
-        "    found: overlap_moe_expert_parallel_comm true (line 2); moe_token_dispatcher_type allgather (line 7)\n"
-        "    change: set moe_token_dispatcher_type to alltoall or flex\n"
-        "    effect: the run stops at its start\n"
-        "    source: https://github.com/NVIDIA/Megatron-LM/blob/d98e8a64/megatron/core/transformer/transformer_config.py\n"
-    ) in output
-    assert "\n  torch: ep-overlap-torch\n" in output
-
-
-def test_unknown_rules_fail_only_a_strict_check(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rules_fail_only_a_strict_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.yaml"
+    flags = "--overlap-moe-expert-parallel-comm --num-experts 8 --expert-model-parallel-size 8 --bf16"
+    job.write_text(f"MODEL_ARGS: {flags} --no-gradient-accumulation-fusion --moe-token-dispatcher-type alltoall\n")
     assert main(["model", "check", str(job)], {}) == 0
     assert capsys.readouterr().out.startswith("passed: no rule is known to be violated that matters, but 1 unknown\n")
     assert main(["model", "check", str(job), "--strict"], {}) == 1
-    words = ["model", "check", str(job), "--strict", "--set=torch=2.7.0"]
     capsys.readouterr()
-    assert main(words, {}) == 0
+    assert main(["model", "check", str(job), "--strict", "--set=torch=2.7.0"], {}) == 0
     assert capsys.readouterr().out.startswith("passed: no rule is violated")
 
 
@@ -410,3 +353,60 @@ def test_the_example_of_the_documentation(
     Path("moe.yaml").write_text(job)
     assert main(["model", "check", "moe.yaml", "--set", "torch=2.7.0"], {}) == 1
     assert capsys.readouterr().out == result
+
+
+MOE = ["--model=mixtral-8x7b", "--nodes=2", "--rails=7", "--algorithm=ring", "--recompute=full", "--step=1444ms"]
+
+
+def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "model: qwen3-30b-a3b\nnodes: 8\nep: 16\nsharding: zero1\nglobal-batch: 128\npp: 2\nmfu: 0.4\n"
+        "network: dragonfly\ngroups: 64\nglobal-links: 8\n"
+    )
+    assert main(["model", str(path)], {}) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("qwen3-30b-a3b: 30.53e9 parameters, 3.353e9 per token\n8 nodes x 8 GPUs, 8 rails; TP 1 ")
+    for part in (
+        "bytes sent per step (one direction; a node receives as many bytes as it sends):",
+        "  source ",
+        "  pipeline ",
+        "  experts ",
+        "  expert gradients ",
+        "formulas (g ranks of a group",
+        "\nseconds per step ",
+        "pipeline bubble: 25.00 %",
+        "(MFU of 40.00 %, contains exposed communication and the bubble; from no attention scores to all of them)",
+        "bisection of the network, one direction: ",
+        "(g/2)^2 L/(g-1) B",
+        "most loaded of 16 expert ranks in relation to the mean: by chance 1.0",
+        "assumptions:\n  ranks fill nodes in blocks",
+        "minimal routes do not exist",
+    ):
+        assert part in output, part
+
+
+def test_control_characters_of_file_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[31m\n.yaml"
+    path.write_text("model: mixtral-8x7b\nnodes: 2\n")
+    for form in ("text", "json"):
+        assert main(["model", str(path), f"--format={form}"], {}) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.real("process")
+def test_the_command_starts_without_slow_imports() -> None:
+    """numpy, pydantic and others take longer than the whole prediction may."""
+    probe = (
+        "import sys; from ibpulse.cli import main; main(['model', *sys.argv[1:]], {}); "
+        "heavy = {'numpy', 'pydantic', 'fastapi', 'pyarrow', 'matplotlib', 'jinja2'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe, *MOE], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_the_worked_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    command, output = blocks(ROOT / "docs/models.md")[:2]
+    assert main(command.split()[1:], {}) == 0
+    assert capsys.readouterr().out == output

@@ -1,4 +1,4 @@
-"""Models in config.json of Hugging Face: parameters as published, and refusals."""
+"""Published models and nodes, and models in config.json of Hugging Face: parameters as published, and refusals."""
 
 from __future__ import annotations
 
@@ -9,10 +9,37 @@ from typing import Any
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.models.catalogue import MODELS, Architecture
+from ibpulse.workbench.models.catalogue import MODELS, NODES, Architecture
 from ibpulse.workbench.models.inputs import read_job_file
 from tests.models.published_configs import PUBLISHED, QWEN3
 from tests.tables import for_each
+
+TOTALS = {
+    "llama-3.1-8b": (8.030e9, 8.030e9),
+    "llama-3.1-70b": (70.55e9, 70.55e9),
+    "llama-3.1-405b": (405.85e9, 405.85e9),
+    "qwen2.5-7b": (7.6156e9, 7.6156e9),
+    "mixtral-8x7b": (46.703e9, 12.88e9),
+    "qwen3-30b-a3b": (30.53e9, 3.35e9),
+    "gpt-3-175b": (175e9, 175e9),
+    "deepseek-v3": (671e9, 37e9),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_the_published_ones(name: str) -> None:
+    total, active = TOTALS[name]
+    assert MODELS[name].parameters == pytest.approx(total, rel=1e-3)
+    assert MODELS[name].active_parameters == pytest.approx(active, rel=0.02)
+
+
+def test_nodes_have_the_rates_of_their_data_sheets() -> None:
+    assert NODES["dgx-h100"].rail_bytes_per_second == pytest.approx(47e9)
+    assert NODES["dgx-h100"].nvlink_bytes_per_second == pytest.approx(370e9)
+    assert NODES["dgx-a100"].rail_bytes_per_second == pytest.approx(23.5e9)
+    peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
+    assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
+
 
 # the keys that count, as published at huggingface.co
 HUB: dict[str, dict[str, Any]] = {
@@ -37,9 +64,7 @@ HUB: dict[str, dict[str, Any]] = {
 def counted(directory: Path, config: dict[str, Any], indent: str | int | None = None) -> Architecture:
     path = directory / "config.json"
     path.write_text(json.dumps(config, indent=indent))
-    model = read_job_file(path).model
-    assert model is not None
-    return model
+    return read_job_file(path).model
 
 
 @for_each(PUBLISHED)
@@ -69,9 +94,7 @@ def test_json_may_have_tabs_surrogates_and_a_mark(tmp_path: Path, indent: str | 
     assert counted(tmp_path, {template: [1, {}], **QWEN3, "chat": template}, indent).parameters == 30_532_122_624
     path = tmp_path / "config.json"
     path.write_text(path.read_text(), encoding="utf-8-sig")
-    marked = read_job_file(path).model
-    assert marked is not None
-    assert marked.parameters == 30_532_122_624
+    assert read_job_file(path).model.parameters == 30_532_122_624
 
 
 @pytest.mark.parametrize("name", HUB)

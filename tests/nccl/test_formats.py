@@ -47,21 +47,17 @@ def test_text_is_read_with_its_units(tmp_path: Path) -> None:
     assert (run.ranks, run.nodes, run.groups, run.complete) == (16, 2, 1, True)
     assert run.plan == RunPlan(SIZES[0], SIZES[-1], 1, 20, 1, 1)
     assert (run.measurements[0].collective, run.measurements[0].wrong) == ("all_reduce", 0)
-
-
-def test_cpu_time_is_not_the_operation_time(tmp_path: Path) -> None:
     run = read(tmp_path, nccl_text().replace("  time  ", "  cputime  "))
     assert {row.seconds for row in run.measurements} == {None}
-
-
-def test_wide_numbers_of_the_text_are_read(tmp_path: Path) -> None:
     run = read(tmp_path, nccl_text(sizes=(1 << 40,), rate=9e9))
     assert run.measurements[0].seconds == pytest.approx(2**40 * 1.875 / 9e9, rel=0.05)
-
-
-def test_an_unnamed_collective_can_be_given(tmp_path: Path) -> None:
     assert read(tmp_path, TEXTS["old"], collective="alltoall").measurements[0].collective == "alltoall"
     assert read(tmp_path, nccl_text(), collective="alltoall").measurements[0].collective == "all_reduce"
+    content = nccl_text()
+    cut = content[: content.index("\n# Out of bounds") - 4]
+    run = read(tmp_path, cut)
+    assert [row.size_bytes for row in run.measurements[::2]] == list(SIZES[:-1])
+    assert not run.complete
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -85,36 +81,19 @@ def test_a_run_with_cuda_graphs_has_no_plan(tmp_path: Path) -> None:
         assert run.remarks[0].startswith("the run used CUDA graphs")
 
 
-def test_an_incomplete_last_line_is_left_out(tmp_path: Path) -> None:
-    content = nccl_text()
-    cut = content[: content.index("\n# Out of bounds") - 4]
-    run = read(tmp_path, cut)
-    assert [row.size_bytes for row in run.measurements[::2]] == list(SIZES[:-1])
-    assert not run.complete
-
-
-def test_a_newer_version_of_json_is_named(tmp_path: Path) -> None:
+def test_oddities_of_json_are_read(tmp_path: Path) -> None:
     (remark,) = read(tmp_path, nccl_json(version=4)).remarks
     assert remark.startswith("version 4 of the format is newer than 3")
-
-
-def test_missing_values_of_json_stay_missing(tmp_path: Path) -> None:
     document = nccl_document()
     document["results"][0] |= {"out_of_place": None, "in_place": {"cpu_time": 5.0, "bus_bw": "nan", "nwrong": None}}
     row = read(tmp_path, json.dumps(document)).measurements[0]
     assert (row.placement, row.seconds, row.bus_bytes_per_second, row.wrong) == (IN_PLACE, None, None, None)
-
-
-def test_parallel_groups_have_their_own_ranks_and_nodes(tmp_path: Path) -> None:
-    run = read(tmp_path, nccl_json(processes=4, nodes=4, groups=2))
-    assert (run.ranks, run.nodes, run.groups) == (16, 2, 2)
-
-
-def test_infinity_of_printf_is_missing(tmp_path: Path) -> None:
     content = nccl_json().replace('"bus_bw":360.0', '"bus_bw":inf')
     run = read(tmp_path, content)
     assert {row.bus_bytes_per_second for row in run.measurements} == {None}
     assert run.remarks == ("the file is not valid JSON; known faults of its writer were repaired",)
+    run = read(tmp_path, nccl_json(processes=4, nodes=4, groups=2))
+    assert (run.ranks, run.nodes, run.groups) == (16, 2, 2)
 
 
 @pytest.mark.parametrize("gigabits", [True, False])
@@ -126,24 +105,24 @@ def test_the_unit_of_perftest_is_inferred(tmp_path: Path, gigabits: bool) -> Non
     assert (run.device, run.directions) == ("mlx5_0", 1)
 
 
-def test_an_ambiguous_unit_of_perftest_must_be_given(tmp_path: Path) -> None:
+def test_forms_and_faults_of_json_of_perftest(tmp_path: Path) -> None:
+    assert read(tmp_path, perftest(name="RDMA_Write_Bidirectional_BW_Test")).directions == 2
+    content = perftest(CPU_util="1.5,").replace('"MsgSize"', 'sl: 3,\n"MsgSize"').replace('"OFF",', '"OFF"')
+    run = read(tmp_path, content)
+    assert run.measurements[0].bus_bytes_per_second == pytest.approx(385e9 / 8, rel=1e-4)
+    assert run.remarks[0].startswith("the file is not valid JSON")
+    run = read(tmp_path, UNQUOTED)
+    assert run.measurements[0].bus_bytes_per_second == pytest.approx(393.81e9 / 8)
+    assert run.device == "mlx5_0"
+    assert run.measurements[0].collective == "RDMA_Write_BW_Test"
+    run = read(tmp_path, SIDES)
+    assert (run.measurements[0].bus_bytes_per_second, run.directions) == (pytest.approx(393.81e9 / 8), 2)
     content = perftest(MsgRate=None)
     with pytest.raises(BenchmarkError, match="does not say the unit of its bandwidth; give --unit=MiB/s, or"):
         read(tmp_path, content)
     assert read(tmp_path, content, unit="Gb/s").measurements[0].bus_bytes_per_second == 385e9 / 8
     (remark,) = read(tmp_path, perftest(), unit="MiB/s").remarks
     assert remark.endswith("do not fit that unit")
-
-
-def test_a_bidirectional_perftest_has_two_directions(tmp_path: Path) -> None:
-    assert read(tmp_path, perftest(name="RDMA_Write_Bidirectional_BW_Test")).directions == 2
-
-
-def test_faults_of_perftests_json_are_repaired(tmp_path: Path) -> None:
-    content = perftest(CPU_util="1.5,").replace('"MsgSize"', 'sl: 3,\n"MsgSize"').replace('"OFF",', '"OFF"')
-    run = read(tmp_path, content)
-    assert run.measurements[0].bus_bytes_per_second == pytest.approx(385e9 / 8, rel=1e-4)
-    assert run.remarks[0].startswith("the file is not valid JSON")
 
 
 @pytest.mark.parametrize("version", ["v4.0", "v4.2"])
@@ -347,18 +326,6 @@ def test_consecutive_tests_of_perftest_stay_apart(tmp_path: Path) -> None:
     assert runs[0].remarks == ("1 further test of this file left out: without a whole row",)
     found = [(run.device, len(run.measurements), run.directions, run.complete) for run in runs]
     assert found == [("mlx5_7", 1, 1, True), ("mlx5_0", 1, 2, True), ("mlx5_0", 1, 1, False)]
-
-
-def test_json_of_perftest_without_quotes(tmp_path: Path) -> None:
-    run = read(tmp_path, UNQUOTED)
-    assert run.measurements[0].bus_bytes_per_second == pytest.approx(393.81e9 / 8)
-    assert run.device == "mlx5_0"
-    assert run.measurements[0].collective == "RDMA_Write_BW_Test"
-
-
-def test_both_sides_of_perftest_are_added(tmp_path: Path) -> None:
-    run = read(tmp_path, SIDES)
-    assert (run.measurements[0].bus_bytes_per_second, run.directions) == (pytest.approx(393.81e9 / 8), 2)
 
 
 @for_each(OTHERS)

@@ -106,18 +106,17 @@ def test_ranges_with_the_name_of_a_step(name: str, number: int | None, tmp_path:
     assert [each.number for each in trace.steps] == ([] if number is None else [number])
 
 
-def test_of_nested_names_of_steps_the_longest_count(tmp_path: Path) -> None:
+def test_steps_are_the_longest_of_nested_names_and_not_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = [{**step(0, begin * MS, MS), "name": f"step {begin}"} for begin in range(4)]
     outer = [{**step(0, begin * MS, 2 * MS + 1), "name": f"iteration {begin}"} for begin in (0, 2)]
     [trace] = read(write_nsight(tmp_path / "node.sqlite", [compute(0, 4 * MS), *inner, *outer]))
     assert [each.number for each in trace.steps] == [0, 2]
     assert trace.notes == ("steps are the ranges named like 'iteration 0'",)
-
-
-def test_steps_that_are_too_many_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "MAX_STEPS", 2)
     steps = [step(number, number * MS, MS) for number in range(5)]
-    [trace] = read(write_nsight(tmp_path / "node.sqlite", [compute(0, 5 * MS), *steps]))
+    [trace] = read(write_nsight(tmp_path / "many.sqlite", [compute(0, 5 * MS), *steps]))
     assert len(trace.steps) == 2
     assert trace.notes[-1] == "3 steps left out: only the first 2 count"
 

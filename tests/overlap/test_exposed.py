@@ -25,8 +25,6 @@ from ibpulse.workbench.overlap.exposed import (
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
-from ibpulse.workbench.simulate.fabric import SimulatedFabric
-from ibpulse.workbench.simulate.timeline import Schedule
 from tests.analysis.test_public_data import find_file
 from tests.overlap.played_traces import (
     BEGIN_NS,
@@ -67,7 +65,7 @@ def measure(path: Path, events: list[dict[str, Any]], added: tuple[str, ...] = (
     return measure_overlap(device, trace.steps)
 
 
-def test_parts_of_the_time_are_exact(tmp_path: Path) -> None:
+def test_parts_of_the_time_and_of_steps_are_exact(tmp_path: Path) -> None:
     found = measure(tmp_path, EVENTS)
     whole = found.whole
     assert whole.length_ns == 35 * MS
@@ -79,23 +77,14 @@ def test_parts_of_the_time_are_exact(tmp_path: Path) -> None:
     assert whole.idle_ns == 5 * MS
     assert whole.copying_ns == 2 * MS
     assert found.outside_ns == 2 * MS
-
-
-def test_steps_cut_kernels_at_their_ends(tmp_path: Path) -> None:
     steps = measure(tmp_path, EVENTS).steps
     assert [one.number for one, _ in steps] == [5, 6]
     first, second = (time for _, time in steps)
     assert (first.length_ns, first.communication_ns, first.exposed_ns) == (20 * MS, 14 * MS, 9 * MS)
     assert (second.length_ns, second.communication_ns, second.exposed_ns) == (10 * MS, 6 * MS, 6 * MS)
     assert (first.idle_ns, second.idle_ns) == (1 * MS, 4 * MS)
-
-
-def test_steps_outside_the_device_time_are_dropped(tmp_path: Path) -> None:
     others = [step(4, 2 * MS, 8 * MS), step(7, 45 * MS, 5 * MS), step(8, 60 * MS, 5 * MS)]
     assert [one.number for one, _ in measure(tmp_path, [*EVENTS, *others]).steps] == [5, 6]
-
-
-def test_overlapping_steps_count_communication_once(tmp_path: Path) -> None:
     # as when two threads of a process are profiled
     found = measure(tmp_path, [*EVENTS, step(5, 19 * MS, 10 * MS)])
     assert len(found.steps) == 3
@@ -125,7 +114,7 @@ def test_wall_time_is_base_plus_ts(tmp_path: Path, changes: dict[str, Any], begi
     assert (trace.devices[0].begin_ns, trace.absolute) == (begin_ns, absolute)
 
 
-def test_absolute_times_in_nanoseconds_are_exact(tmp_path: Path) -> None:
+def test_times_of_any_form_are_exact(tmp_path: Path) -> None:
     """Traces of early 2024 have no base, and times with three decimals that a float of 64 bits cannot hold."""
     path = tmp_path / "trace.json"
     kernel = '{"ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": %s, "dur": %s}'
@@ -141,9 +130,14 @@ def test_absolute_times_in_nanoseconds_are_exact(tmp_path: Path) -> None:
     assert trace.absolute
     assert found.device.begin_ns == 1_712_345_678_901_234_001
     assert (found.whole.length_ns, found.whole.overlap_ns, found.whole.exposed_ns) == (1_999, 433, 1_000)
+    kernel = {**compute(0, 0), "ts": "10000.5", "dur": "4000.25"}
+    device = read(tmp_path, [kernel, {**kernel, "ts": "20000", "dur": "7.0019"}]).devices[0]
+    starts, ends = device.computation.starts - BEGIN_NS, device.computation.ends - BEGIN_NS
+    assert starts.tolist() == [10_000_500, 20_000_000]
+    assert ends.tolist() == [14_000_750, 20_007_001]
 
 
-def test_old_categories_and_kernels_without_groups(tmp_path: Path) -> None:
+def test_old_categories_and_added_names_are_communication(tmp_path: Path) -> None:
     old = [
         event("sgemm", "Kernel", 0, 2 * MS),
         event("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "Kernel", MS, 3 * MS, 21),
@@ -154,6 +148,9 @@ def test_old_categories_and_kernels_without_groups(tmp_path: Path) -> None:
     assert (found.whole.communication_ns, found.whole.exposed_ns) == (3 * MS, 2 * MS)
     group = found.communicators[0].work
     assert (group.communicator.label, group.payload_bytes, group.communicator.size) == ("NCCL on stream 21", None, 0)
+    own = [compute(0, MS), event("my_ring_exchange<float>", "kernel", MS, MS)]
+    assert measure(tmp_path, own).whole.communication_ns == 0
+    assert measure(tmp_path, own, ("ring_exchange",)).whole.exposed_ns == MS
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -195,12 +192,6 @@ def test_merging_on_the_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.
     assert after.whole.exposed_ns == moving + waiting
 
 
-def test_names_can_be_added(tmp_path: Path) -> None:
-    own = [compute(0, MS), event("my_ring_exchange<float>", "kernel", MS, MS)]
-    assert measure(tmp_path, own).whole.communication_ns == 0
-    assert measure(tmp_path, own, ("ring_exchange",)).whole.exposed_ns == MS
-
-
 def test_empty_and_excessive_traces_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = event("cudaLaunchKernel", "cuda_runtime", 0, MS)
     for events, problem in (
@@ -223,14 +214,6 @@ def test_empty_and_excessive_traces_are_refused(tmp_path: Path, monkeypatch: pyt
             patch.setattr(reading, limit, 2)
             with pytest.raises(TraceError, match=problem):
                 read(tmp_path, events)
-
-
-def test_times_as_text_are_exact(tmp_path: Path) -> None:
-    kernel = {**compute(0, 0), "ts": "10000.5", "dur": "4000.25"}
-    device = read(tmp_path, [kernel, {**kernel, "ts": "20000", "dur": "7.0019"}]).devices[0]
-    starts, ends = device.computation.starts - BEGIN_NS, device.computation.ends - BEGIN_NS
-    assert starts.tolist() == [10_000_500, 20_000_000]
-    assert ends.tolist() == [14_000_750, 20_007_001]
 
 
 # from the events of kernels alone, counted independently of this project: communication kernels, then microseconds of
@@ -276,7 +259,6 @@ def overlap(tmp_path_factory: pytest.TempPathFactory) -> DeviceOverlap:
 
 def check_sums(found: ExposedOnWire, overlap: DeviceOverlap) -> None:
     """Every nanosecond of exposed time is in one part, and every estimate within its range."""
-    assert found.whole
     whole = found.whole
     parts = whole.moving_ns + whole.waiting_ns + whole.inside_node_ns + whole.unmeasured_ns
     assert parts == overlap.whole.exposed_ns
@@ -292,7 +274,6 @@ def test_waiting_and_moving_are_right_within_two_percent(tmp_path: Path, seed: i
     overlap = measure(tmp_path, events)
     found = split_exposed(overlap, wire_activity(record(played), [0, 1], THRESHOLD), 4)
     check_sums(found, overlap)
-    assert found.whole
     assert found.whole.moving_ns == pytest.approx(moving, rel=0.02)
     assert found.whole.waiting_ns == pytest.approx(waiting, rel=0.02)
     assert found.whole.moving_low_ns <= moving <= found.whole.moving_high_ns
@@ -301,38 +282,12 @@ def test_waiting_and_moving_are_right_within_two_percent(tmp_path: Path, seed: i
     assert found.explained_ratio == pytest.approx(1.0, abs=0.01)
 
 
-def test_counters_of_a_simulated_node_give_the_same(tmp_path: Path) -> None:
-    """Counters are read from the files of a simulated fabric, 0.1 ms late, at instants that the test chooses."""
-    played = PlayedTrace(seed=2)
-    events, spans, moving, waiting = played.timeline()
-    root, rng = tmp_path / "sys", np.random.default_rng(1)
-    fabric = SimulatedFabric(root, Schedule(played, rails=2, start_ns=BEGIN_NS), 10 * MS)
-    fabric.build(BEGIN_NS)
-    names = ("port_xmit_data", "port_rcv_data")
-    ports = sorted((root / "class/infiniband").glob("mlx5_*/ports/1/counters"))[:2]
-    read_ns = BEGIN_NS + 10 * MS * np.arange(int(spans[-1][1] * 100) + 20)
-    read_ns += rng.integers(0, 200_000, read_ns.size)
-    counted = []
-    for at_ns in read_ns.tolist():
-        fabric.write(at_ns)
-        counted.append([[4 * int((port / name).read_text()) for name in names] for port in ports])
-    fabric.close()
-    seconds = np.broadcast_to(np.diff(read_ns) / 1e9, (2, 2, read_ns.size - 1)).copy()
-    rates = np.diff(np.moveaxis(np.array(counted, dtype=np.float64), 0, -1), axis=-1) / seconds
-    recording = Recording(record(replace(played, steps=1)).meta, BEGIN_NS + 10 * MS, rates, seconds)
-    found = split_exposed(measure(tmp_path, events), wire_activity(recording, [0, 1], THRESHOLD), 4)
-    assert found.whole
-    assert found.whole.moving_ns == pytest.approx(moving, rel=0.02)
-    assert found.whole.waiting_ns == pytest.approx(waiting, rel=0.02)
-
-
 @pytest.mark.parametrize("shift_ns", [4 * MS, -10 * MS, 18 * MS, -50 * MS])
 def test_a_clock_offset_is_corrected(overlap: DeviceOverlap, shift_ns: int) -> None:
     found = split_exposed(overlap, wire_activity(record(PLAYED, shift_ns=shift_ns), [0, 1], THRESHOLD), 4)
     assert found.match.lag_ns == pytest.approx(shift_ns, abs=0.2 * MS)
     assert found.match.apart == (abs(shift_ns) > 15 * MS)
     check_sums(found, overlap)
-    assert found.whole
     assert found.whole.waiting_ns == pytest.approx(PLAYED.timeline()[3], rel=0.02)
 
 
@@ -351,10 +306,23 @@ def test_an_offset_is_within_its_stated_error() -> None:
         assert abs(match.lag_ns - offset) <= match.error_ns < 5 * MS, seed
 
 
-def test_another_clock_is_refused(overlap: DeviceOverlap) -> None:
+def test_clocks_that_cannot_be_aligned_have_a_reason(
+    overlap: DeviceOverlap, wire: WireActivity, tmp_path: Path
+) -> None:
     found = split_exposed(overlap, wire_activity(record(PLAYED, shift_ns=1700 * MS), [0, 1], THRESHOLD), 4)
     assert found.whole is None
     assert re.match(r"the correlation of communication with the wire is 0\.\d\d, below 0\.5", found.match.problem)
+    busy = overlap.device.communication
+    silent = replace(wire, shares=np.zeros_like(wire.shares))
+    assert "no communication kernel uses the wire" in match_clocks(busy - busy, wire).problem
+    assert "only 0 bursts end on the wire" in match_clocks(busy, silent).problem
+    assert "less than 20 samples of the time of the trace" in match_clocks(busy.shift(10**13), wire).problem
+    # every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same
+    events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
+    overlap = measure(tmp_path, events)
+    covered = overlap.device.communication.lengths_ns(wire.edges_ns[:-1], wire.edges_ns[1:]) / wire.interval_ns
+    regular = replace(wire, shares=covered)
+    assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
 
 
 def wire_of(times: IntervalSet, count: int) -> WireActivity:
@@ -383,23 +351,6 @@ def test_the_error_covers_kernels_that_end_after_their_traffic() -> None:
     assert abs(match.lag_ns) <= match.error_ns < MS
 
 
-def test_regular_communication_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:
-    """Every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same."""
-    events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
-    overlap = measure(tmp_path, events)
-    covered = overlap.device.communication.lengths_ns(wire.edges_ns[:-1], wire.edges_ns[1:]) / wire.interval_ns
-    regular = replace(wire, shares=covered)
-    assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
-
-
-def test_reasons_for_unaligned_clocks(overlap: DeviceOverlap, wire: WireActivity) -> None:
-    busy = overlap.device.communication
-    silent = replace(wire, shares=np.zeros_like(wire.shares))
-    assert "no communication kernel uses the wire" in match_clocks(busy - busy, wire).problem
-    assert "only 0 bursts end on the wire" in match_clocks(busy, silent).problem
-    assert "less than 20 samples of the time of the trace" in match_clocks(busy.shift(10**13), wire).problem
-
-
 def test_missing_samples_are_not_waiting(overlap: DeviceOverlap, recording: Recording) -> None:
     half = recording.cut(0, recording.ticks // 2)
     rates = half.bytes_per_second.copy()
@@ -409,7 +360,6 @@ def test_missing_samples_are_not_waiting(overlap: DeviceOverlap, recording: Reco
         overlap, wire_activity(replace(half, bytes_per_second=rates, seconds=seconds), [0, 1], 1e8), 4
     )
     check_sums(found, overlap)
-    assert found.whole
     after = int(overlap.exposed.lengths_ns(np.array([half.end_ns - 10 * MS]), np.array([2**62]))[0])
     assert found.whole.unmeasured_ns >= after - 10 * MS > overlap.whole.exposed_ns // 3
     assert found.whole.waiting_ns < PLAYED.timeline()[3]
@@ -424,13 +374,11 @@ def test_communication_inside_the_node_is_separate(tmp_path: Path, wire: WireAct
     overlap = measure(tmp_path, [*events, *quiet])
     found = split_exposed(overlap, wire, 4)
     check_sums(found, overlap)
-    assert found.whole
     assert found.whole.inside_node_ns == 40 * MS
     assert found.whole.waiting_ns == pytest.approx(PLAYED.timeline()[3], rel=0.02)
     assert [split is None for split in found.communicators] == [False, True]
     # nobody knows that it is one node
     unknown = split_exposed(overlap, wire, None)
-    assert unknown.whole
     assert unknown.whole.inside_node_ns == 0
     assert unknown.whole.waiting_ns == pytest.approx(PLAYED.timeline()[3] + 40 * MS, rel=0.02)
 
@@ -450,19 +398,13 @@ def spans_of(found: WireActivity) -> list[tuple[float, float]]:
     return [((a - first) / MS, (b - first) / MS) for a, b in zip(found.active.starts, found.active.ends, strict=True)]
 
 
-def test_edges_of_a_burst_are_found_within_samples() -> None:
+def test_edges_of_bursts_are_found_within_samples() -> None:
     found = rates_of([0, 10, 40, 40, 40, 20, 0])
     assert spans_of(found) == [(17.5, 55.0)]
     assert (found.certain.total_ns, found.possible.total_ns) == (30 * MS, 50 * MS)
-
-
-def test_a_pause_within_a_burst_is_not_traffic() -> None:
     assert spans_of(rates_of([0, 40, 40, 10, 40, 40, 0])) == [(10.0, 31.25), (38.75, 60.0)]
     # a lower rate that lasts is no pause
     assert spans_of(rates_of([0, 40, 40, 20, 20, 20, 0])) == [(10.0, 60.0)]
-
-
-def test_a_short_burst_lies_in_the_middle() -> None:
     found = rates_of([0, 40, 40, 40, 0, 10, 0])
     assert spans_of(found) == [(10.0, 40.0), (53.75, 56.25)]
     assert found.certain.total_ns == 30 * MS
@@ -474,9 +416,6 @@ def test_missing_samples_are_neither_active_nor_silent() -> None:
     assert spans_of(found) == [(10.0, 30.0)]
     assert found.missing.total_ns == 20 * MS
     assert np.isnan(found.shares).tolist() == [True, False, False, True, False, False]
-
-
-def test_a_partly_missing_sample_can_be_active() -> None:
     base = record(replace(PLAYED, steps=1))
     rates = np.zeros((2, 2, 6))
     rates[0, 0] = [0, 40e9, 40e9, 40e9, 0, 0]

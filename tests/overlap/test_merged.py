@@ -95,9 +95,6 @@ def test_events_follow_the_trace_event_format(tmp_path: Path) -> None:
     threads = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
     assert {"mlx5_0:1", "mlx5_1:1", "bursts"} <= set(threads.values())
     assert {each["tid"] for each in events if each["ph"] == "X"} <= set(threads)
-
-
-def test_viewers_draw_the_rails_below_the_kernels(tmp_path: Path) -> None:
     (index,) = [each["args"] for each in wire_events(merge(tmp_path)[1]) if each["name"] == "process_sort_index"]
     assert index == {"sort_index": 6_000_000}
 

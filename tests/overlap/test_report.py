@@ -52,25 +52,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, code: int = 1) -> s
     return found.err.removeprefix("ibpulse: ").strip()
 
 
-def test_json_has_exact_nanoseconds_and_ranges(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
-    found = json.loads(run(capsys, trace, against, "--format=json"))
-    (device,) = found["devices"]
-    _, _, moving, waiting = PLAYED.timeline()
-    assert device["exposed_ns"] == moving + waiting
-    assert device["length_ns"] == device["computation_ns"] + device["exposed_ns"] + device["idle_ns"]
-    low, high = device["wire"]["waiting_range_ns"]
-    assert low <= waiting <= high
-    assert device["wire"]["waiting_ns"] == pytest.approx(waiting, rel=0.02)
-    assert sum(step["exposed_ns"] for step in device["steps"]) == device["exposed_ns"]
-    (group,) = device["communicators"]
-    assert (group["ranks"], group["inside_node"], group["kernels"]) == ([0, 4, 8, 12], False, 12)
-    assert abs(device["clock"]["lag_ns"]) < MS
-    alone = json.loads(run(capsys, trace, "--format=json"))["devices"][0]
-    assert (device["simulated"], alone["simulated"]) == (True, False)
-    assert alone["wire"] is None
-    assert alone["exposed_ns"] == device["exposed_ns"]
-
-
 def test_several_ranks_have_a_summary_table(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     other = write_trace(folder / "rank1.json", PLAYED.timeline()[0], distributedInfo={"rank": 1, "world_size": 16})
     text = run(capsys, trace, str(other))
@@ -79,35 +60,14 @@ def test_several_ranks_have_a_summary_table(capsys: pytest.CaptureFixture[str], 
     assert table[3].startswith(f"  {other}, device 0, rank 1 of 16")
 
 
-def test_notes_state_limits_of_the_numbers(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_notes_state_limits_of_numbers_and_clocks(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     path = write_trace(folder / "alone.json", [compute(0, MS)])
     text = run(capsys, str(path))
     assert "note: no kernel is known to communicate; add the names of yours with --communication" in text
     assert "note: the trace has no ProfilerStep, so there are no steps" in text
-
-
-def test_a_clock_that_differs_is_noted(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     text = run(capsys, trace, f"--against={folder / 'later.parquet'}")
     assert re.search(r"later.parquet, \+17\.9\d ± \d\.\d\d ms later than the trace, correlation", text)
     assert "note: the clocks of wire and trace are 17.9 ms apart, which is corrected: a clock was set" in text
-
-
-def test_a_shift_overrides_the_match(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
-    later = f"--against={folder / 'later.parquet'}"
-    found, shifted = (
-        json.loads(run(capsys, trace, later, "--format=json", *more))["devices"][0] for more in ((), ("--shift=-17ms",))
-    )
-    assert shifted["clock"]["shift_ns"] == -17 * MS
-    assert shifted["clock"]["lag_ns"] == pytest.approx(found["clock"]["lag_ns"] - 17 * MS, abs=0.1 * MS)
-    assert shifted["wire"] != found["wire"]
-    text = run(capsys, trace, later, "--shift=-17ms")
-    assert re.search(r"its times -17.00 ms as given, \+0\.9\d ± \d\.\d\d ms later than the trace", text)
-
-
-def test_a_shift_is_a_duration_with_a_sign(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
-    for word, problem in (("-10", "10 has no unit"), ("soon", "'soon' is not a duration")):
-        assert problem in refusal(capsys, trace, against, f"--shift={word}", code=2)
-    assert "moves the recording; give --against as well" in refusal(capsys, trace, "--shift=0ms", code=2)
 
 
 def test_unsuitable_recordings_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:
@@ -145,13 +105,16 @@ def test_a_trace_without_wall_time_is_not_compared(
     )
 
 
-def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
     words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0")
     assert main(["trace", trace, *words], {}) == 2
     faults = capsys.readouterr().err
     for flag in ("--communication: '(' is not a regular expression", "--gpus-per-node: 0 is", "--port: "):
         assert f"ibpulse: flag {flag}" in faults
     assert "neither .json nor .json.gz" in refusal(capsys, trace, "-o", "x.gif", code=2)
+    for word, problem in (("-10", "10 has no unit"), ("soon", "'soon' is not a duration")):
+        assert problem in refusal(capsys, trace, against, f"--shift={word}", code=2)
+    assert "moves the recording; give --against as well" in refusal(capsys, trace, "--shift=0ms", code=2)
 
 
 def test_output_escapes_names_and_hides_secrets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

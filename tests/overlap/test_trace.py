@@ -193,12 +193,9 @@ def test_stray_work_is_left_out(
     check(read(tmp_path, content), times, note)
 
 
-def test_stray_kernels_make_the_payload_unknown(tmp_path: Path) -> None:
+def test_payloads_are_unknown_or_may_be_text(tmp_path: Path) -> None:
     (work,) = read(tmp_path, text(collective(12, 5))).devices[0].communicators
     assert (work.kernels, work.payload_bytes) == (3, None)
-
-
-def test_sizes_of_groups_and_payloads_may_be_text(tmp_path: Path) -> None:
     group = {**GROUP, "Group size": "4", "In msg nelems": "1000", "Out msg nelems": "4000"}
     (work,) = read(tmp_path, text(events=[compute(0, MS), collective(0, MS, group)])).devices[0].communicators
     assert (work.communicator.size, work.payload_bytes) == (4, 8000)

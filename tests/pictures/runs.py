@@ -53,6 +53,14 @@ def take(
     )
 
 
+def rails(ticks: int = 200) -> np.ndarray:
+    """An idle rail, a busy one, and one whose second half is missing."""
+    rates = np.zeros((3, ticks))
+    rates[1] = 100e9
+    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
+    return rates
+
+
 def event(seconds: float, subject: str = "mlx5_0:1", kind: str = "link-down", uncertainty: float = 1.0) -> Event:
     """An event of a port, in seconds since the beginning of the run."""
     times_ns = [round(value * SECOND_NS) for value in (seconds, uncertainty)]

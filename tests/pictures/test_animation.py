@@ -21,15 +21,7 @@ from ibpulse.workbench.pictures.layout import (
 )
 from ibpulse.workbench.pictures.run import choose_scale
 from ibpulse.workbench.pictures.still import render
-from tests.pictures.runs import MOVING, event, take
-
-
-def rails(ticks: int = 200) -> np.ndarray:
-    """An idle rail, a busy one, and one whose second half is missing."""
-    rates = np.zeros((3, ticks))
-    rates[1] = 100e9
-    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
-    return rates
+from tests.pictures.runs import MOVING, event, rails, take
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +42,14 @@ def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
 
 
-def test_too_many_frames_are_refused() -> None:
+def test_too_many_frames_and_an_mp4_without_ffmpeg_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         PictureError, match=r"of 2 s would have 20000 frames, but the maximum is 6000; cut it with --last"
     ):
         count_frames([take(rails())], replace(MOVING, speed=0.001))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PictureError, match=r"files need ffmpeg, which is not on the PATH; install it, or write a .gif"):
+        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
 
 
 def test_bars_are_means_and_marks_are_peaks(layout: Layout) -> None:
@@ -111,12 +106,6 @@ def test_frame_shows_down_links_and_events() -> None:
     assert set(np.delete(quiet[:, 0], lines).tolist()) == {BACKGROUND}
     bar = picture[band.bars.top + band.row : band.bars.top + 2 * band.row, band.bars.left + 1 : band.bars.left + 20]
     assert ((bar == DOWN).all(axis=1).nonzero()[0] == lines).all()
-
-
-def test_without_ffmpeg_an_mp4_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PictureError, match=r"files need ffmpeg, which is not on the PATH; install it, or write a .gif"):
-        render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
 
 
 def put_program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

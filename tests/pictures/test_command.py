@@ -85,16 +85,10 @@ def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) ->
     [
         (("-o", "a.bmp"), "output a.bmp: the suffix determines the type of a picture; use one of .png, .svg"),
         (("-o", "a.gif", "--picture=heatmap"), "output a.gif: a heatmap can only be written as png, svg"),
-        (
-            ("-o", "a.png", "--width=100"),
-            "flag --width: 100 pixels at 200 dpi are too few for the labels; use 1000 to 8000",
-        ),
+        (("-o", "a.png", "--width=100"), "flag --width: 100 pixels at 200 dpi are too few for the labels"),
         (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 exceeds the maximum of 12000 pixels"),
         (("-o", "a.png", "--from=9s"), "has no data between --from and --to: it is 6 s long"),
-        (
-            ("-o", "/proc/none/a.png"),
-            "output /proc/none/a.png cannot be written: No such file or directory; name another",
-        ),
+        (("-o", "/proc/none/a.png"), "output /proc/none/a.png cannot be written: No such file or directory"),
     ],
 )
 def test_invalid_arguments_are_refused_in_one_sentence(
@@ -105,12 +99,11 @@ def test_invalid_arguments_are_refused_in_one_sentence(
     assert len(said.splitlines()) == 1
 
 
-def test_a_recording_of_holes_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_of_holes_or_without_line_rate_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = saved(tmp_path / "a.parquet", record(np.full((1, 2, 9), np.nan)))
     assert "recording a has no values for mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
-
-
-def test_utilisation_needs_a_line_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording: Recording = record(np.ones((1, 2, 9)), line=None)
     name = saved(tmp_path / "a.parquet", recording)
     assert render(name, "-o", str(tmp_path / "a.png")) == 0

@@ -1,3 +1,7 @@
+"""Heatmaps, distributions and predicted steps as figures, pixels and text."""
+
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -6,22 +10,17 @@ import numpy as np
 import pytest
 
 from ibpulse.core.statistics.signs import GAINS, PATH, SOURCE, Readings, Signs
+from ibpulse.workbench.models.prediction import StepTimeline, schedule_statistics
+from ibpulse.workbench.pictures.distribution import draw_distribution, find_lengths
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.run import PictureRun
+from ibpulse.workbench.pictures.steps import PredictedPicture, draw_predicted_steps, sample_timeline
 from ibpulse.workbench.pictures.still import render
-from tests.pictures.runs import STILL, count_colour, event, pixels, take
+from tests.pictures.runs import STILL, count_colour, event, pixels, rails, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"
-
-
-def rails(ticks: int = 200) -> np.ndarray:
-    """An idle rail, a busy one, and one whose second half is missing."""
-    rates = np.zeros((3, ticks))
-    rates[1] = 100e9
-    rates[2, : ticks // 2], rates[2, ticks // 2 :] = 50e9, np.nan
-    return rates
 
 
 def draw(tmp_path: Path, rates: np.ndarray, options: PictureOptions = STILL) -> np.ndarray:
@@ -175,3 +174,103 @@ def test_long_names_are_cut_and_lines_wrapped(tmp_path: Path) -> None:
     assert "$b$" in said
     assert max(map(len, said)) < 80
     assert {line[-1] for line in said if line.startswith(("xx", "mlx5_0:1, "))} == {"…"}
+
+
+ACTIVE = 0.1e9
+
+
+def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
+    return np.tile(np.repeat([high, 0.0], [busy, silent]), times)[None]
+
+
+def test_bursts_gaps_and_shares_of_a_wave() -> None:
+    bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), ACTIVE)
+    np.testing.assert_allclose(bursts.seconds, [0.03] * 4)
+    np.testing.assert_allclose(gaps.seconds, [0.02] * 5)
+    assert gaps.ended.tolist() == [True] * 4 + [False]
+    figure = draw_distribution([take(wave(10e9, 3, 1, 50))], STILL)
+    histogram, cumulative = figure.axes[0], figure.axes[1]
+    shares = histogram.patches[0].get_data().values
+    np.testing.assert_allclose([shares[0], shares[-1], shares.sum()], [25.0, 75.0, 100.0])
+    np.testing.assert_allclose(cumulative.lines[0].get_ydata()[-1], 100.0)
+    bursts = np.concatenate([np.repeat([0.0, 10e9], [2, length]) for length in (3, 1, 2, 2, 0)])
+    times, share = draw_distribution([take(bursts[None])], STILL).axes[2].lines[0].get_data()
+    np.testing.assert_allclose(times[1:], [10, 20, 30, 30])
+    np.testing.assert_allclose(share, [100, 100, 75, 25, 0])
+
+
+def test_no_lengths_are_drawn_with_too_much_missing() -> None:
+    rates = wave(10e9, 5, 5, 20)
+    rates[0, 4:200:20] = np.nan
+    whole, few = take(wave(10e9, 5, 5, 20), "whole"), take(rates, "few")
+    assert [len(axes.lines) for axes in draw_distribution([whole, few], STILL).axes[2:4]] == [2, 2]
+    rates[0, 14] = np.nan
+    figure = draw_distribution([whole, take(rates, "many")], STILL)
+    for axes in figure.axes[2:4]:
+        assert len(axes.lines) == 1
+        assert [text.get_text() for text in axes.texts] == ["not drawn: too much of many is missing"]
+    assert any("5.5 % missing per port · too much missing for" in text.get_text() for text in figure.texts)
+
+
+def test_runs_without_bursts_are_drawn_too(tmp_path: Path) -> None:
+    render("distribution", [take(np.zeros((2, 9))), take(np.full((2, 9), np.nan), "b")], tmp_path / "a.svg", STILL)
+    said = (tmp_path / "a.svg").read_text()
+    for label in (
+        "length of bursts (ms)",
+        "length of gaps (ms)",
+        "node bandwidth (GB/s)",
+        "0 whole bursts",
+        "too much of b",
+    ):
+        assert label in said
+
+
+LINE = StepTimeline(1.0, ((0.1, 0.3, 5.0), (0.3, 0.4, 2.0), (0.7, 0.95, 4.0)))
+OPTIONS = PictureOptions(width_pixels=1000, dpi=100)
+
+
+def test_samples_are_means_over_intervals() -> None:
+    edges = np.array([0.0, 0.05, 0.2, 0.35, 0.8, 1.15, 3.15])
+    # by hand: bytes between the edges, divided by the time
+    expected = [
+        0.0,
+        5 * 0.1 / 0.15,
+        (5 * 0.1 + 2 * 0.05) / 0.15,
+        (2 * 0.05 + 4 * 0.1) / 0.45,
+        (4 * 0.15 + 5 * 0.05) / 0.35,
+    ]
+    expected.append(1.0 + 0.2 + 1.0)
+    assert sample_timeline(LINE, edges).tolist() == pytest.approx(expected)
+
+
+def test_many_samples_have_the_exact_statistics() -> None:
+    values = sample_timeline(LINE, np.arange(20_001) * 0.0317)
+    exact = schedule_statistics(LINE.spans, LINE.period, 0.0317)
+    mean = sum((end - begin) * rate for begin, end, rate in LINE.spans) / LINE.period
+    assert (values.mean(), values.max()) == pytest.approx((mean, exact.peak), rel=1e-2)
+    active = values[values > 1e-9]
+    assert active.std() / active.mean() == pytest.approx(exact.cv, abs=0.01)
+
+
+def test_the_prediction_has_the_phase_of_the_measurement() -> None:
+    measured = 2 * sample_timeline(LINE, 0.37 + np.arange(201) * 0.01)
+    figure = draw_predicted_steps(PredictedPicture("job", (LINE,), measured, 0.01, "run"), OPTIONS)
+    (axes,) = figure.axes
+    predicted, drawn = axes.patches
+    np.testing.assert_allclose(predicted.get_data().values, drawn.get_data().values, atol=0.6e-9)
+    assert drawn.get_data().values.tolist() == pytest.approx((measured / 1e9).tolist())
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["predicted", "run"]
+
+
+def test_undrawn_measurements_have_a_reason_and_several_readings_a_band() -> None:
+    missing = PredictedPicture("job", (LINE,), np.zeros(0), 0.01, "run", not_drawn="not drawn: no whole step in run")
+    figure = draw_predicted_steps(missing, OPTIONS)
+    assert any("not drawn: no whole step in run" in text.get_text() for text in figure.texts)
+    other = StepTimeline(1.0, ((0.0, 0.5, 3.0),))
+    figure = draw_predicted_steps(PredictedPicture("job", (LINE, other), np.zeros(0), 0.01), OPTIONS)
+    (band,) = figure.axes[0].patches
+    edges = np.arange(201) * 0.01
+    rows = 2e-9 * np.stack([sample_timeline(line, edges) for line in (LINE, other)])
+    data = band.get_data()
+    np.testing.assert_allclose(data.values, rows.max(axis=0))
+    np.testing.assert_allclose(data.baseline, rows.min(axis=0))

@@ -58,15 +58,12 @@ def total(recording: Recording) -> np.ndarray:
 # layouts and units
 
 
-def test_a_long_log_has_a_port_for_each_name(path: Path) -> None:
+def test_a_log_has_a_port_for_each_name_or_pair_of_columns(path: Path) -> None:
     write(path, "time,port,sent,received", "1,mlx5_0:2,0,0", "1,storage,5,5", "2,mlx5_0:2,1000,2000", "2,storage,5,25")
     recording = imported(path, LONG)
     assert [str(port.id) for port in recording.meta.ports] == ["mlx5_0:2", "storage:1"]
     assert recording.bytes_per_second[:, :, 0].tolist() == [[1000.0, 2000.0], [0.0, 20.0]]
     assert (recording.start_ns, recording.meta.interval_ns) == (2 * SECOND_NS, SECOND_NS)
-
-
-def test_a_wide_log_has_a_port_for_each_pair_of_columns(path: Path) -> None:
     write(path, "time,eth0_tx,eth0_rx,mlx5_1/2_tx,load", "0,0,0,0,9", "1,10,20,30,9", "2,20,40,60,9")
     recording = imported(path, WIDE)
     assert [str(port.id) for port in recording.meta.ports] == ["eth0:1", "mlx5_1:2"]
@@ -76,27 +73,36 @@ def test_a_wide_log_has_a_port_for_each_pair_of_columns(path: Path) -> None:
     assert np.isnan(recording.bytes_per_second[1, 1]).all()
 
 
-@pytest.mark.parametrize(
-    ("unit", "bytes_per_second"),
-    [("bytes", 8.0), ("words", 32.0), ("MB", 8e6), ("KiB", 8192.0)],
+SINCE = change(ONE, since_before=True)
+
+
+@for_each(
+    {
+        "bytes": (ONE, "0,100,0 1,108,0 2,116,0", [8, 8], [0, 0]),
+        "words": (change(ONE, unit="words"), "0,100,0 1,108,0 2,116,0", [32, 32], [0, 0]),
+        "MB": (change(ONE, unit="MB"), "0,100,0 1,108,0 2,116,0", [8e6, 8e6], [0, 0]),
+        "KiB": (change(ONE, unit="KiB"), "0,100,0 1,108,0 2,116,0", [8192, 8192], [0, 0]),
+        "the rate before a row": (change(ONE, unit="B/s"), "0,7,7 1,3,0.5 2,4,0.25", [3, 4], [0.5, 0.25]),
+        "GB/s": (change(ONE, unit="GB/s"), "0,7,7 1,3,0.5 2,4,0.25", [3e9, 4e9], [5e8, 2.5e8]),
+        "Gb/s": (change(ONE, unit="Gb/s"), "0,7,7 1,3,0.5 2,4,0.25", [3.75e8, 5e8], [6.25e7, 3.125e7]),
+        "amounts since the row before": (SINCE, "0,99,99 1,3,0 2,4,1", [3, 4], [0, 1]),
+        "all digits": (ONE, f"0,{2**62},0 1,{2**62 + 4},0 2,{2**62 + 12},0", [4, 8], [0, 0]),
+        "a counter that fell": (ONE, "0,100,0 1,200,1 2,50,2 3,90,3", [100, np.nan, 40], [1, 1, 1]),
+        "a counter that was not read": (ONE, "0,100,0 1,,1 2,300,2", [100, 100], [1, 1]),
+        "an amount that is missing": (SINCE, "0,1,1 1,,1 2,3,1", [np.nan, 3], [1, 1]),
+    }
 )
-def test_counters_count_in_their_unit(path: Path, unit: str, bytes_per_second: float) -> None:
-    write(path, "time,sent,received", "0,100,0", "1,108,0", "2,116,0")
-    recording = imported(path, change(ONE, unit=unit))
-    assert recording.bytes_per_second[0, 0].tolist() == [bytes_per_second] * 2
+def test_rows_become_rates(
+    columns: LogColumns, rows: str, sent: list[float], received: list[float], path: Path
+) -> None:
+    write(path, "time,sent,received", *rows.split())
+    np.testing.assert_array_equal(imported(path, columns).bytes_per_second[0], [sent, received])
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("B/s", 1.0), ("GB/s", 1e9), ("Gb/s", 1.25e8)])
-def test_a_rate_is_that_of_the_time_before_its_row(path: Path, unit: str, scale: float) -> None:
-    write(path, "time,sent,received", "0,7,7", "1,3,0.5", "2,4,0.25")
-    recording = imported(path, change(ONE, unit=unit))
-    np.testing.assert_allclose(recording.bytes_per_second[0], scale * np.array([[3, 4], [0.5, 0.25]]))
-
-
-def test_amounts_since_the_row_before_are_added_up(path: Path) -> None:
-    write(path, "time,sent,received", "0,99,99", "1,3,0", "2,4,1")
-    recording = imported(path, change(ONE, since_before=True))
-    assert recording.bytes_per_second[0].tolist() == [[3.0, 4.0], [0.0, 1.0]]
+def test_numbers_that_become_fractions_later_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
+    write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
+    assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "strange"])
@@ -110,18 +116,6 @@ def test_the_same_log_in_any_wrapping_is_the_same_recording(tmp_path: Path, endi
     else:
         frame.to_csv(path, index=False)
     assert imported(path, ONE).bytes_per_second[0].tolist() == [[10.0, 20.0], [1.0, 1.0]]
-
-
-def test_a_counter_keeps_all_its_digits(path: Path) -> None:
-    begin = 2**62
-    write(path, "time,sent,received", f"0,{begin},0", f"1,{begin + 4},0", f"2,{begin + 12},0")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [4.0, 8.0]
-
-
-def test_numbers_that_become_fractions_later_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counter_log, "BLOCK_BYTES", 64)
-    write(path, "time,sent,received", *[f"{second},{second * 10},0" for second in range(20)], "20,200.5,0")
-    assert imported(path, ONE).bytes_per_second[0, 0, -1] == pytest.approx(10.5)
 
 
 # times
@@ -219,30 +213,10 @@ def test_a_long_silence_of_the_log_is_a_hole_and_a_short_one_is_not(path: Path) 
     assert np.flatnonzero(np.isnan(shorter.bytes_per_second[0, 0])).tolist() == [3, 4, 5, 6, *range(9, 20)]
 
 
-def test_a_tick_that_a_hole_touches_is_a_hole(path: Path) -> None:
+def test_holes_are_where_the_log_or_a_port_has_none(path: Path) -> None:
     write(path, "time,sent,received", *[f"{second},{second},0" for second in (0, 0.5, 1, 1.5, 11.5, 12, 12.5, 13)])
     recording = imported(path, ONE, interval_ns=SECOND_NS)
     assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0])).tolist() == list(range(1, 12))
-
-
-def test_a_counter_that_fell_is_a_hole(path: Path) -> None:
-    write(path, "time,sent,received", "0,100,0", "1,200,1", "2,50,2", "3,90,3")
-    recording = imported(path, ONE)
-    np.testing.assert_array_equal(recording.bytes_per_second[0], [[100, np.nan, 40], [1, 1, 1]])
-
-
-def test_a_counter_that_was_not_read_goes_on(path: Path) -> None:
-    write(path, "time,sent,received", "0,100,0", "1,,1", "2,300,2")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [100.0, 100.0]
-
-
-def test_an_amount_that_is_missing_is_a_hole(path: Path) -> None:
-    write(path, "time,sent,received", "0,1,1", "1,,1", "2,3,1")
-    recording = imported(path, change(ONE, since_before=True))
-    np.testing.assert_array_equal(recording.bytes_per_second[0], [[np.nan, 3], [1, 1]])
-
-
-def test_ports_of_other_times_have_holes_there(path: Path) -> None:
     rows = [f"{second},a,{second},0" for second in range(4)] + [f"{second},b,{second},0" for second in range(2, 7)]
     write(path, "time,port,sent,received", *rows)
     known = ~np.isnan(imported(path, LONG).bytes_per_second[:, 0])
@@ -263,32 +237,12 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
         (ONE, "", "has no row; log for longer"),
         (LogColumns("when", "sent"), "0,1,2", "has no column when; it has time, sent, received"),
         (WIDE, "0,1,2", "has no column like {port}_tx or {port}_rx; it has time, sent, received"),
-        (
-            change(WIDE, port="port"),
-            "0,1,2",
-            "is either long or wide: --port and {port} exclude each other; leave one of them out",
-        ),
-        (
-            LogColumns("time"),
-            "0,1,2",
-            "cannot be read without a column of bytes; name one with --transmit or --receive",
-        ),
-        (
-            ONE,
-            "0,1,1\n5,2,2\n5,3,3",
-            "has two rows of port0 at 5000000000 ns; remove one, or name the port's column",
-        ),
-        (
-            ONE,
-            "later,1,1\nlater,2,2",
-            "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00:00.5",
-        ),
+        (change(WIDE, port="port"), "0,1,2", "is either long or wide: --port and {port} exclude each other"),
+        (LogColumns("time"), "0,1,2", "cannot be read without a column of bytes; name one with --transmit or"),
+        (ONE, "0,1,1\n5,2,2\n5,3,3", "has two rows of port0 at 5000000000 ns; remove one"),
+        (ONE, "later,1,1\nlater,2,2", "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00"),
         (ONE, "-5,1,1\n7,2,2", "has times outside of 1970 to 2116, read as s; say what they are with --time-unit"),
-        (
-            change(ONE, time_unit="s"),
-            "0,1,1\n1763683200000,2,2",
-            "has times outside of 1970 to 2116, read as s; say what they are with --time-unit",
-        ),
+        (change(ONE, time_unit="s"), "0,1,1\n1763683200000,2,2", "has times outside of 1970 to 2116, read as s"),
         (ONE, "nan,1,1\n7,2,2", "has rows without a time in the column time; remove them"),
         (ONE, ",1,1\n7,2,2", "has rows without a time in the column time; remove them"),
         (ONE, "0,fast,1\n1,fast,2", "has no number in the column sent: 'fast'; name a column of numbers"),
@@ -297,26 +251,15 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
     ]
 )
 def test_unusable_log_is_refused(columns: LogColumns, rows: str, sentence: str, tmp_path: Path) -> None:
-    assert refused(write(tmp_path / "log.csv", "time,sent,received", *rows.splitlines()), columns) == sentence
+    said = refused(write(tmp_path / "log.csv", "time,sent,received", *rows.splitlines()), columns)
+    assert said.startswith(sentence)
 
 
 @for_each(
     [
         ([5], [5], ONE, GridOptions(), "has fewer than two samples of each port; log for longer"),
-        (
-            [0, 5],
-            [5, 6],
-            ONE,
-            GridOptions(interval_ns=10 * SECOND_NS),
-            "is shorter than one interval of 10000 ms; give a shorter --interval",
-        ),
-        (
-            [0, 1, 2],
-            [1, 2, -3],
-            change(ONE, since_before=True),
-            GridOptions(),
-            "negative amount of a; if the column counts, leave --since-before out",
-        ),
+        ([0, 5], [5, 6], ONE, GridOptions(interval_ns=10 * SECOND_NS), "is shorter than one interval of 10000 ms"),
+        ([0, 1, 2], [1, 2, -3], change(ONE, since_before=True), GridOptions(), "negative amount of a; if the"),
     ]
 )
 def test_samples_without_a_grid_are_refused(
@@ -334,13 +277,10 @@ def test_a_word_among_numbers_is_told_with_its_place(path: Path, monkeypatch: py
     assert "invalid value 'fast'" in refused(path)
 
 
-def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> None:
+def test_grids_that_are_too_long_or_empty_are_refused(path: Path) -> None:
     log = PortLog("a", np.array([0, 10**6, 2**61]), (np.array([5, 6, 7]), None))
     with pytest.raises(ValueError, match=r"would have \d+ samples of 1 ports at 1 ms, which takes .* give a longer"):
         resample([log], ONE, GridOptions(interval_ns=10**6))
-
-
-def test_a_long_recording_with_hardly_any_data_is_refused(path: Path) -> None:
     later = 600_000
     write(path, "time,sent,received", *[f"{second},1,1" for second in (*range(100), *range(later, later + 101))])
     assert imported(path, ONE).ticks == later + 100
@@ -360,15 +300,14 @@ def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_log_of_many_columns_is_refused_before_it_is_read(path: Path) -> None:
+def test_logs_that_are_too_large_or_no_counters_are_refused_before_they_are_read(path: Path, tmp_path: Path) -> None:
     write(path, "time,sent" + "," * 10_000)
     assert refused(path) == "has more than 10000 columns; remove those that are no counters"
-
-
-def test_a_column_of_lists_is_refused_before_it_is_read(path: Path) -> None:
     pq.write_table(pa.table({"time": [1, 2], "sent": [[1], [2]]}), path)
     with pytest.raises(RecordingError, match="has lists or structures in the column sent; name a column of numbers"):
         read_log(path, LogColumns("time", "sent"))
+    save(tmp_path / "a.parquet", make_recording(10))
+    assert refused(tmp_path / "a.parquet") == "is already a recording of ibpulse; use it directly"
 
 
 def test_a_long_text_in_each_row_of_parquet_is_kept_once(path: Path) -> None:
@@ -379,11 +318,6 @@ def test_a_long_text_in_each_row_of_parquet_is_kept_once(path: Path) -> None:
     del columns, names
     (log,) = read_log(path, LogColumns("time", "sent", port="port"))
     assert (len(log.name), len(log.time_ns)) == (10**5, 1000)
-
-
-def test_a_recording_needs_no_import(tmp_path: Path) -> None:
-    save(tmp_path / "a.parquet", make_recording(10))
-    assert refused(tmp_path / "a.parquet") == "is already a recording of ibpulse; use it directly"
 
 
 @pytest.mark.parametrize(

@@ -97,28 +97,24 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again(
     assert caplog.text.count("answers again") == 1
 
 
-def test_a_daemon_that_refuses_is_believed(server: Canned, follower: DaemonSource) -> None:
+def test_a_daemon_that_refuses_is_believed_and_one_with_another_interval_ends_the_recording(
+    server: Canned, follower: DaemonSource
+) -> None:
     server.answer("/api/v1/window", b'{"detail": "no such user"}', 401)
     with pytest.raises(DaemonError, match="it asks for a password"):
         list(follower.read())
-
-
-def test_a_daemon_that_never_answered_is_not_waited_for(server: Canned) -> None:
-    connection = DaemonConnection(server.url)
-    server.answer("/api/v1/window", b"", 503)
-    with pytest.raises(DaemonError, match="it refuses with 503"):
-        list(DaemonSource(connection, META).read())
-    connection.close()
-
-
-def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follower: DaemonSource) -> None:
     answer(server, 810, 1100, 30, interval_ms=1)
     sentence = "now samples every 1 ms, but the recording has 10 ms; begin another recording"
     with pytest.raises(DaemonError, match=sentence):
         list(follower.read())
 
 
-def test_a_daemon_without_a_port_that_counts_is_refused(server: Canned) -> None:
+def test_daemons_that_never_answered_or_have_no_port_are_refused(server: Canned) -> None:
+    connection = DaemonConnection(server.url)
+    server.answer("/api/v1/window", b"", 503)
+    with pytest.raises(DaemonError, match="it refuses with 503"):
+        list(DaemonSource(connection, META).read())
+    connection.close()
     server.answer("/api/v1/ports", ports_of(port_of(source=None)))
     with pytest.raises(FabricError, match=f"the node at {server.url} has no ports with byte counters"):
         ask_meta(DaemonConnection(server.url))
@@ -167,14 +163,13 @@ def test_it_has_the_events_and_jobs_of_its_span_and_ports_as_of_its_beginning(hi
     assert [(job.job.claim.id, job.ended_ns) for job in meta.jobs] == [("7", 106 * 10**9)]
 
 
-def test_events_that_are_refused_are_left_out(history: Canned, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_events_are_left_out_and_a_history_without_samples_is_refused(
+    history: Canned, caplog: pytest.LogCaptureFixture
+) -> None:
     answer_seconds(history, np.ones(1001))
     history.answer("/api/v1/events", b"", 403)
     assert fetch_recent(history.url, 10 * 10**9).meta.events == ()
     assert caplog.messages == [f"{history.url}/api/v1/events: it refuses with 403; the events are left out"]
-
-
-def test_a_history_without_samples_is_refused(history: Canned) -> None:
     answer_seconds(history, np.full(1001, np.nan))
     with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):
         fetch_recent(history.url, 10 * 10**9)
@@ -212,9 +207,6 @@ async def test_a_log_gives_the_events_since_the_first_sample_once(ring: Ring) ->
     # noticed earlier, and reported later
     log.add(change(ring, 103, None, UP, "mlx5_7:1"))
     assert [event.tick for event in await source.read()] == [105, 103]
-
-
-async def test_a_port_that_appeared_is_said_not_to_be_recorded(ring: Ring) -> None:
     log = EventLog()
     source = LogEvents(log, ring.reader, RecordedTicks(100, 2**62, 1000 * MS), PORTS)
     for name in ("mlx5_0:1", "mlx5_7:1"):
@@ -317,15 +309,9 @@ def test_a_recording_of_a_daemon_has_its_signals(history: Canned) -> None:
     assert found.time_ns()[found.signals[0].samples].tolist() == [100_050_000_000, 100_150_000_000, 100_250_000_000]
     assert found.signals[0].counters[:, 0].tolist() == [5, int(MISSING), 9]
     np.testing.assert_array_equal(found.signals[0].seconds, [np.nan, 0.1, 0.1])
-
-
-def test_signals_of_a_newer_version_are_left_out(history: Canned) -> None:
     answer_seconds(history, np.arange(1001.0))
     history.answer("signals", signals_of([5], name="of_the_future"))
     assert fetch_recent(history.url, 10**10).meta.ports[0].signals == ()
-
-
-def test_signals_of_uneven_lengths_are_not_those_of_a_daemon(history: Canned) -> None:
     answer_seconds(history, np.arange(1001.0))
     history.answer("signals", signals_of([5, 6]).replace(b"[5,6]", b"[5]"))
     with pytest.raises(DaemonError, match="other lengths than points or times"):

@@ -75,16 +75,13 @@ def test_a_time_outside_of_the_clock_is_refused(start_ns: int) -> None:
         Recording(make_meta(2), start_ns, *arrays())
 
 
-def test_ports_that_are_none_are_refused() -> None:
+def test_what_a_recording_says_of_itself_is_checked() -> None:
     with pytest.raises(ValueError, match="'':1 names no port"):
         RecordedPort("", 1)
     with pytest.raises(ValueError, match="'mlx5_0':256 names no port"):
         RecordedPort("mlx5_0", 256)
     with pytest.raises(ValueError, match="port mlx5_0:1 has a stride of 0; the least is 1"):
         RecordedPort("mlx5_0", 1, stride=0)
-
-
-def test_what_a_recording_says_of_itself_is_checked() -> None:
     port = RecordedPort("mlx5_0", 1)
     with pytest.raises(ValueError, match="an interval of 0 ns is out of bounds"):
         RecordingMeta("a", 0, (port,), "x")
@@ -92,6 +89,8 @@ def test_what_a_recording_says_of_itself_is_checked() -> None:
         RecordingMeta("a", 1, (), "x")
     with pytest.raises(ValueError, match="a port is listed twice"):
         RecordingMeta("a", 1, (port, port), "x")
+    with pytest.raises(ValueError, match="4001 events; a recording has at most 4000"):
+        recording_of(FLAP[:1] * (MAX_EVENTS + 1))
 
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
@@ -120,23 +119,15 @@ def actives(recording: Recording, name: str = "mlx5_1:1") -> list[bool | None]:
     return [state.active if state else None for state in states]
 
 
-def test_states_follow_from_ports_and_events() -> None:
+def test_states_follow_from_ports_and_events_in_every_part() -> None:
     recording = recording_of(FLAP)
     assert actives(recording) == [True] * 3 + [False] * 4 + [True] * 3
     assert actives(recording, "mlx5_0:1") == [True] * 10
     assert recording.states.at("mlx5_1:1", 5) == DOWN
     assert recording.states.names() == ["mlx5_0:1", "mlx5_1:1"]
-
-
-def test_a_part_has_the_states_of_its_samples() -> None:
-    recording = recording_of(FLAP)
     for first, end in itertools.combinations(range(11), 2):
         assert actives(recording.cut(first, end)) == actives(recording)[first:end]
     assert concatenate([recording.cut(0, 4), recording.cut(4, 10)]).states.at("mlx5_1:1", 4) == DOWN
-
-
-def test_the_metadata_of_a_part_stands_for_itself() -> None:
-    recording = recording_of(FLAP)
     for first, end in itertools.combinations(range(11), 2):
         part = recording.cut(first, end)
         meta = meta_between(recording.meta, part.start_ns, part.end_ns)
@@ -175,16 +166,12 @@ def test_events_of_a_growing_file_survive_a_kill(tmp_path: Path) -> None:
     assert load(path).meta.ports == PORTS
 
 
-def test_events_after_the_last_sample_are_left_out_of_the_finished_file(tmp_path: Path) -> None:
+def test_a_finished_file_has_the_events_of_its_samples(tmp_path: Path) -> None:
     whole = recording_of(())
     with RecordingWriter(tmp_path / "a.parquet", whole.meta) as writer:
         writer.append(whole.cut(0, 7))
         writer.add_events(FLAP)
     assert load(tmp_path / "a.parquet").meta.events == FLAP[:1]
-
-
-def test_a_growing_file_that_is_trimmed_keeps_the_events_of_its_part(tmp_path: Path) -> None:
-    whole = recording_of(())
     writer = RecordingWriter(tmp_path / "a.parquet", whole.meta)
     writer.add_events(FLAP)
     writer.append(whole)
@@ -208,7 +195,7 @@ def test_a_stream_that_is_cut_off_keeps_the_events_up_to_there(tmp_path: Path) -
     assert load(path).meta.events == FLAP[:1]
 
 
-def test_the_port_with_most_events_loses_its_oldest_above_the_limit() -> None:
+def test_the_port_with_most_events_loses_its_oldest_and_large_ones_count_more() -> None:
     many = [changed(number, UP, DOWN) for number in range(MAX_EVENTS + 5)]
     rare = [changed(0, UP, DOWN, "mlx5_0:1"), Event(START_NS, "clock-step", "", "The clock was set.")]
     kept, left_out = limit_events([*many, *rare])
@@ -216,9 +203,6 @@ def test_the_port_with_most_events_loses_its_oldest_above_the_limit() -> None:
     assert all(event in kept for event in rare)
     assert kept[-1] == many[-1]
     assert [event for event in kept if event.subject == "mlx5_1:1"] == many[7:]
-
-
-def test_large_events_are_limited_by_their_size() -> None:
     many = [Event(number, "started", "", "x" * 1000, details={"a": "y" * 9000}) for number in range(1000)]
     kept, left_out = limit_events(many)
     assert len(kept) + left_out == 1000
@@ -230,11 +214,6 @@ def test_a_recording_does_not_repeat_the_ports_of_a_start_nor_the_place_in_a_rin
     (members,) = events_to_json([event])
     assert members["details"] == {"version": "0.2"}
     assert not members.keys() & {"tick", "ring"}
-
-
-def test_too_many_events_are_refused() -> None:
-    with pytest.raises(ValueError, match="4001 events; a recording has at most 4000"):
-        recording_of(FLAP[:1] * (MAX_EVENTS + 1))
 
 
 TICKS = 100
@@ -327,6 +306,11 @@ def test_the_ports_of_a_job_follow_from_the_events() -> None:
         (MOVED.ports, STORY[0], at(60)),
     ]
     assert [(each.ports, each.since, each.until) for each in second.holdings] == [(NEXT.ports, STORY[1], None)]
+    (late,) = trace_jobs([event(50, "job-change", MOVED)])
+    (before,) = jobs_at_begin([late], at(0), at(50))
+    assert (before.job.claim.id, before.job.ports, before.job.basis) == ("1", (), "")
+    (within,) = jobs_at_begin([late], at(0), at(51))
+    assert (within.job.ports, within.job.basis) == (MOVED.ports, "gpus")
 
 
 @pytest.mark.parametrize(
@@ -344,14 +328,6 @@ def test_a_part_has_the_jobs_of_its_time_with_the_ports_that_they_had_first(
 ) -> None:
     meta = meta_between(whole().meta, at(first), at(end))
     assert [(each.job.claim.id, each.job.ports[0].device) for each in meta.jobs] == expected
-
-
-def test_a_job_has_no_ports_until_they_are_known() -> None:
-    (late,) = trace_jobs([event(50, "job-change", MOVED)])
-    (before,) = jobs_at_begin([late], at(0), at(50))
-    assert (before.job.claim.id, before.job.ports, before.job.basis) == ("1", (), "")
-    (within,) = jobs_at_begin([late], at(0), at(51))
-    assert (within.job.ports, within.job.basis) == (MOVED.ports, "gpus")
 
 
 def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:

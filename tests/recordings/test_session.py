@@ -20,17 +20,6 @@ from ibpulse.core.events import Event
 from ibpulse.core.recordings import Recording, RecordingMeta, RecordingWriter, load
 from ibpulse.core.recordings.from_ring import SampleSource
 from ibpulse.workbench.recorder import session
-from ibpulse.workbench.recorder.session import (
-    Progress,
-    ProgressLine,
-    Recorder,
-    RecorderOptions,
-    record,
-    refuse_existing,
-    say_end,
-    say_missing,
-    say_progress,
-)
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording
 
 S = 1_000_000_000
@@ -46,12 +35,12 @@ def flow(rates: Sequence[float], meta: RecordingMeta, first_tick: int = 0) -> Re
 
 
 def recorded(
-    path: Path, options: RecorderOptions, *parts: Sequence[float], meta: RecordingMeta | None = None
-) -> Recorder:
+    path: Path, options: session.RecorderOptions, *parts: Sequence[float], meta: RecordingMeta | None = None
+) -> session.Recorder:
     """A recorder that was given the parts one after the other, and its file finished."""
     meta = meta or make_meta()
     with RecordingWriter(path, meta) as writer:
-        recorder = Recorder(writer, meta, options)
+        recorder = session.Recorder(writer, meta, options)
         first = 0
         for part in parts:
             if not recorder.done:
@@ -60,48 +49,38 @@ def recorded(
     return recorder
 
 
-def test_it_ends_after_its_duration_to_the_tick(tmp_path: Path) -> None:
-    recorder = recorded(tmp_path / "a", RecorderOptions(duration_ns=S), [1e9] * 60, [1e9] * 60, [1e9] * 60)
+def test_it_ends_after_its_duration_or_when_the_rails_were_idle(tmp_path: Path) -> None:
+    recorder = recorded(tmp_path / "a", session.RecorderOptions(duration_ns=S), [1e9] * 60, [1e9] * 60, [1e9] * 60)
     assert recorder.done
     assert load(tmp_path / "a").ticks == 100
     progress = recorder.progress()
     assert (progress.seconds, progress.ticks, progress.ports, progress.remaining_seconds) == (1.0, 100, 2, 0.0)
-
-
-def test_it_ends_when_the_rails_were_idle_after_being_active(tmp_path: Path) -> None:
-    options = RecorderOptions(until_idle_ns=S // 2)
+    options = session.RecorderOptions(until_idle_ns=S // 2)
     quiet, busy, pause = [0.0] * 100, [1e9] * 50, [0.05e9] * 49
     recorder = recorded(tmp_path / "a", options, quiet, quiet, busy, pause, busy, pause, [0.0], busy)
     assert recorder.done
     assert load(tmp_path / "a").ticks == 100 + 100 + 50 + 49 + 50 + 49 + 1
     assert recorder.active_ticks == (200, 348)
     assert recorder.progress().remaining_seconds is None
-
-
-def test_holes_are_neither_idle_nor_active(tmp_path: Path) -> None:
-    options = RecorderOptions(until_idle_ns=S // 2)
     recorder = recorded(tmp_path / "a", options, [np.nan] * 10 + [1e9] * 10, [np.nan] * 200, [0.0] * 49)
     assert not recorder.done
     assert recorder.active_ticks == (10, 19)
     assert recorder.progress().kept_ratio == pytest.approx(59 / 269)
 
 
-def test_what_is_no_rail_keeps_nothing_going(tmp_path: Path) -> None:
+def test_other_ports_keep_nothing_going_and_gaps_count_as_ticks(tmp_path: Path) -> None:
     meta = make_meta()
     meta = replace(meta, ports=(meta.ports[0], replace(meta.ports[1], rail=False)))
     rates = np.zeros((2, 2, 100))
     rates[1] = 1e9
     with RecordingWriter(tmp_path / "a", meta) as writer:
-        recorder = Recorder(writer, meta, RecorderOptions())
+        recorder = session.Recorder(writer, meta, session.RecorderOptions())
         recorder.add([Recording(meta, START_NS, rates, np.full(rates.shape, 0.01))])
         assert recorder.active_ticks is None
         assert recorder.progress().bandwidth_bytes_per_second == 0.0
-
-
-def test_a_gap_between_pieces_counts_as_ticks(tmp_path: Path) -> None:
     meta = make_meta()
     with RecordingWriter(tmp_path / "a", meta) as writer:
-        recorder = Recorder(writer, meta, RecorderOptions(until_idle_ns=S))
+        recorder = session.Recorder(writer, meta, session.RecorderOptions(until_idle_ns=S))
         recorder.add([flow([1e9] * 10, meta), flow([1e9] * 10, meta, 30)])
         assert recorder.active_ticks == (0, 39)
         assert recorder.progress().ticks == 40
@@ -113,7 +92,7 @@ def test_a_gap_between_pieces_counts_as_ticks(tmp_path: Path) -> None:
 def test_a_full_disk_says_what_is_kept_and_where(tiny_tmpfs: Path) -> None:
     path, whole = tiny_tmpfs / "a.parquet", make_recording(60_000)
     writer = RecordingWriter(path, whole.meta)
-    recorder = Recorder(writer, whole.meta, RecorderOptions())
+    recorder = session.Recorder(writer, whole.meta, session.RecorderOptions())
     sentence = rf"No space left on device; .*; the first [0-9.]+ s are kept in {path}\.partial, and every command"
     with pytest.raises(RecordingError, match=sentence) as stopped:
         recorder.add(whole.cut(first, first + 1000) for first in range(0, 60_000, 1000))
@@ -124,7 +103,7 @@ def test_a_full_disk_says_what_is_kept_and_where(tiny_tmpfs: Path) -> None:
     np.testing.assert_array_equal(kept.seconds, whole.seconds[:, :, : kept.ticks])
 
 
-HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
+HALF = session.Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +115,7 @@ def run(
     path: Path,
     pieces: list[Recording],
     check: Callable[[], None] = lambda: None,
-    options: RecorderOptions | None = None,
+    options: session.RecorderOptions | None = None,
     trim: bool = False,
     events: Sequence[Event] = (),
 ) -> str:
@@ -159,23 +138,19 @@ def run(
     async def opening() -> AsyncIterator[SampleSource]:
         yield Given()
 
-    options = options or RecorderOptions(duration_ns=len(pieces) * S)
-    return asyncio.run(record(path, opening(), options, trim))
+    options = options or session.RecorderOptions(duration_ns=len(pieces) * S)
+    return asyncio.run(session.record(path, opening(), options, trim))
 
 
 def seconds_of(recording: Recording) -> list[Recording]:
     return [recording.cut(first, first + 100) for first in range(0, recording.ticks, 100)]
 
 
-def test_what_was_recorded_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_what_was_recorded_is_said_and_its_events_are_kept(tmp_path: Path) -> None:
     path, recording = tmp_path / "a.parquet", make_recording(300)
     said = run(path, seconds_of(recording))
     assert said.startswith(f"{path}: 3.0s of 2 ports, 300 samples per port, ")
     assert load(path) == recording
-
-
-def test_the_events_of_the_source_are_recorded(tmp_path: Path) -> None:
-    path, recording = tmp_path / "a.parquet", make_recording(300)
     events = [Event(START_NS + second * S, "clock-step", "", "The clock was set.") for second in (0, 2, 9)]
     run(path, seconds_of(recording), events=events)
     assert load(path).meta.events == tuple(events[:2])
@@ -224,15 +199,15 @@ def test_what_is_there_is_replaced_only_when_it_can_be(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.mkdir()
     with pytest.raises(RecordingError, match=r"a\.parquet exists already; name another file, or replace it with --fo"):
-        refuse_existing(path, force=False)
-    refuse_existing(path, force=True)
+        session.refuse_existing(path, force=False)
+    session.refuse_existing(path, force=True)
     with pytest.raises(IbpulseError, match=r"a\.parquet cannot be replaced: Is a directory; name another file"):
         run(path, seconds_of(make_recording(100)))
 
 
 def test_a_signal_before_the_first_sample_leaves_nothing_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="ended before its first sample, so nothing was written; record longer"):
-        run(tmp_path / "a.parquet", [], lambda: os.kill(os.getpid(), signal.SIGTERM), RecorderOptions())
+        run(tmp_path / "a.parquet", [], lambda: os.kill(os.getpid(), signal.SIGTERM), session.RecorderOptions())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,21 +216,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_the_progress_is_one_line() -> None:
-    screen = Terminal()
-    line = ProgressLine(screen)
-    line.show(HALF)
-    line.show(HALF)
-    line.end()
-    assert screen.getvalue() == 2 * "\r30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left\x1b[K" + "\n"
-
-
 def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
     stream = io.StringIO()
-    line = ProgressLine(stream)
+    line = session.ProgressLine(stream)
     line.show(HALF)
     assert caplog.text == ""
     monkeypatch.setattr(session, "LOG_SECONDS", 0.0)
@@ -265,17 +231,19 @@ def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
     assert stream.getvalue() == ""
 
 
-def test_a_line_tells_time_rate_size_and_what_is_left() -> None:
-    assert say_progress(HALF) == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
-
-
-def test_the_end_tells_what_was_cut_off() -> None:
+def test_progress_and_end_are_told() -> None:
+    assert session.say_progress(HALF) == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
     path = Path("run.parquet")
     whole = "run.parquet: 30.0s of 8 ports, 3000 samples per port, 100 % captured, 2.0 kB"
-    assert say_end(path, HALF, 2000, 0.0) == whole
-    assert say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"
-
-
-def test_missing_samples_end_with_a_warning() -> None:
-    assert say_missing(replace(HALF, kept_ratio=0.95)) == ""
-    assert say_missing(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing: bursts, gaps")
+    assert session.say_end(path, HALF, 2000, 0.0) == whole
+    assert session.say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"
+    assert session.say_missing(replace(HALF, kept_ratio=0.95)) == ""
+    assert session.say_missing(replace(HALF, kept_ratio=0.57)).startswith(
+        "43.00 % of the samples are missing: bursts, gaps"
+    )
+    screen = Terminal()
+    line = session.ProgressLine(screen)
+    line.show(HALF)
+    line.show(HALF)
+    line.end()
+    assert screen.getvalue() == 2 * "\r30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left\x1b[K" + "\n"

@@ -1,4 +1,4 @@
-"""Signals in recordings: from the ring to the columns of a file, and back."""
+"""Signals in recordings: from the ring to the columns of a file and back, their signs and changes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.file_format import read_header, write_header
 from ibpulse.core.recordings.from_ring import read_pieces
+from ibpulse.core.recordings.limits import SignalChange, find_recorded_signs, signal_changes
+from ibpulse.core.recordings.marks import SIGNS, NodeSamples
 from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.recordings.writing import RecordingWriter
 from ibpulse.core.ring.file import RingFile
@@ -22,6 +24,7 @@ from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING
 from ibpulse.workbench.pictures.run import keep_direction
 from ibpulse.workbench.python.samples import SampledRates
+from tests.recordings.recordings import make_recording
 from tests.ring.writing import put, put_signals
 
 INTERVAL_NS = 10_000_000
@@ -51,10 +54,19 @@ def made(tmp_path: Path) -> Recording:
     return concatenate(list(read_pieces(RingReader(ring), meta, 101, 200, 101 * INTERVAL_NS, 30)))
 
 
-def test_a_signal_is_read_once(made: Recording) -> None:
+def test_parts_and_choices_keep_the_signals_and_others_do_not_fit(made: Recording) -> None:
     ports = (replace(made.meta.ports[0], signals=ROCE * 1000),)
     read = read_header(write_header(replace(made.meta, ports=ports)))
     assert read.ports[0].signals == ROCE
+    part = made.cut(10, 30)
+    assert part.signals[0].samples.tolist() == [4, 14]
+    assert concatenate([made.cut(0, 10), part, made.cut(30, 100)]) == made
+    narrow = PortSignals(made.signals[0].samples, made.signals[0].seconds, made.signals[0].counters[:, :1])
+    with pytest.raises(ValueError, match="signals do not fit"):
+        replace(made, signals=(narrow, made.signals[1]))
+    chosen = SampledRates(made, "made").select("mlx5_0").recording
+    assert chosen.signals == (made.signals[0],)
+    assert keep_direction(made, "transmit").signals == made.signals
 
 
 def test_a_recording_has_the_readings_of_its_samples(made: Recording) -> None:
@@ -71,12 +83,6 @@ def test_a_recording_has_the_readings_of_its_samples(made: Recording) -> None:
     assert made.readings(0).wall_ns[0] == 105 * INTERVAL_NS
 
 
-def test_a_part_counts_from_its_first_sample(made: Recording) -> None:
-    part = made.cut(10, 30)
-    assert part.signals[0].samples.tolist() == [4, 14]
-    assert concatenate([made.cut(0, 10), part, made.cut(30, 100)]) == made
-
-
 def test_a_file_has_signals_and_bytes_on_one_axis_of_time(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     save(path, made)
@@ -89,18 +95,12 @@ def test_a_file_has_signals_and_bytes_on_one_axis_of_time(made: Recording, tmp_p
     assert frame[frame.device == "mlx5_1"].signal_seconds.isna().all()
     about = json.loads(pq.read_schema(path).metadata[b"ibpulse_recording"])
     assert about["ports"][0]["signals"] == [["rp_cnp_packets_handled", 64, False], ["port_transmit_wait", 32, True]]
-
-
-def test_a_growing_file_has_them_too(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "b.parquet"
     with RecordingWriter(path, made.meta) as writer:
         writer.append(made.cut(0, 40))
         writer.append(made.cut(60, 100))
     found = load(path)
     assert found.signals[0].samples.tolist() == [4, 14, 24, 34, *range(64, 100, 10)]
-
-
-def test_a_recording_without_signals_has_no_columns_for_them(made: Recording, tmp_path: Path) -> None:
     ports = tuple(replace(port, signals=()) for port in made.meta.ports)
     plain = replace(made, meta=replace(made.meta, ports=ports), signals=())
     save(tmp_path / "c.parquet", plain)
@@ -108,7 +108,7 @@ def test_a_recording_without_signals_has_no_columns_for_them(made: Recording, tm
     assert load(tmp_path / "c.parquet") == plain
 
 
-def test_signals_of_a_newer_version_are_ignored(made: Recording, tmp_path: Path) -> None:
+def test_signals_of_newer_versions_are_ignored_and_a_missing_column_is_refused(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     save(path, made)
     table = pq.read_table(path)
@@ -118,9 +118,6 @@ def test_signals_of_a_newer_version_are_ignored(made: Recording, tmp_path: Path)
     found = load(path)
     assert found.meta.ports[0].signals == ROCE[1:]
     assert found.signals[0].counters.shape == (9, 1)
-
-
-def test_a_file_without_a_column_of_its_signals_is_refused(made: Recording, tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     save(path, made)
     pq.write_table(pq.read_table(path).drop_columns(["port_transmit_wait"]), path)
@@ -128,13 +125,53 @@ def test_a_file_without_a_column_of_its_signals_is_refused(made: Recording, tmp_
         load(path)
 
 
-def test_readings_of_another_width_do_not_fit(made: Recording) -> None:
-    narrow = PortSignals(made.signals[0].samples, made.signals[0].seconds, made.signals[0].counters[:, :1])
-    with pytest.raises(ValueError, match="signals do not fit"):
-        replace(made, signals=(narrow, made.signals[1]))
+CNP, SEQ = Signal("rp_cnp_packets_handled", 64), Signal("packet_sequence_errors", 32, stops=True)
 
 
-def test_a_choice_of_ports_or_of_a_direction_keeps_the_signals(made: Recording) -> None:
-    chosen = SampledRates(made, "made").select("mlx5_0").recording
-    assert chosen.signals == (made.signals[0],)
-    assert keep_direction(made, "transmit").signals == made.signals
+def recorded(*counts: tuple[tuple[int, int], ...]) -> Recording:
+    """A second of two RoCE rails at half of their peak; `counts` of each port are readings of both counters."""
+    whole = make_recording(ports=2, ticks=100)
+    ports = tuple(
+        replace(port, signals=(CNP, SEQ), rail=True, identity=replace(port.identity, link_layer="Ethernet"))
+        for port in whole.meta.ports
+    )
+    rates = np.full((2, 2, 100), 0.5 * 50e9)
+    rates[:, :, 95:] = 50e9
+    signals = tuple(
+        PortSignals(np.arange(len(each)) * 10, np.full(len(each), 0.1), np.array(each, dtype=np.uint64))
+        for each in counts
+    )
+    return replace(
+        whole, meta=replace(whole.meta, ports=ports), bytes_per_second=rates, seconds=np.full((2, 2, 100), 0.01),
+        steps=None, merged=None, signals=signals,
+    )  # fmt: skip
+
+
+QUIET = tuple((7, 3) for _ in range(10))
+MARKED = tuple((7 + 400 * n, FULL if n > 4 else 3 + n) for n in range(10))
+
+
+def test_signs_and_changes_of_signals() -> None:
+    first, second = find_recorded_signs(recorded(QUIET, MARKED), [0, 1], 1e8)
+    assert [first.name, second.name] == [str(port.id) for port in recorded(QUIET, MARKED).meta.ports]
+    assert set(first.signs.strip(10)[1:9]) == {"s"}
+    assert set(second.signs.strip(10)[1:9]) == {"p"}
+    recording = recorded(QUIET, MARKED)
+    names = [str(port.id) for port in recording.meta.ports]
+    assert signal_changes(recording, [0, 1]) == [
+        SignalChange("rp_cnp_packets_handled", "notifications", 3600.0, (), ()),
+        SignalChange("packet_sequence_errors", "packets", 4.0, (names[1],), ()),
+    ]
+    assert signal_changes(recorded(((1, 1),), ((1, 1),)), [0])[0].gained is None
+    whole = make_recording(ports=2, ticks=100)
+    assert find_recorded_signs(whole, [0, 1], 1e8) == []
+    assert signal_changes(whole, [0, 1]) == []
+
+
+def test_pieces_of_a_long_recording_have_the_signs_of_the_whole() -> None:
+    recording = recorded(QUIET, MARKED)
+    samples = NodeSamples(recording.meta, [0, 1])
+    samples.add(recording)
+    found = [mark for mark in samples.marks(1e8) if mark.track.startswith(SIGNS)]
+    assert {mark.name for mark in found if mark.track.endswith(str(recording.meta.ports[1].id))} == {"path", "unknown"}
+    assert all(mark.end_ns is not None and mark.end_ns > mark.begin_ns for mark in found)

@@ -18,11 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import RecordingError
-from ibpulse.base.installation import how_to_install
 from ibpulse.core.recordings import (
     Recording,
     RecordingWriter,
-    concatenate,
     finish,
     load,
     read_meta,
@@ -52,8 +50,6 @@ def killed_writer(path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert process.stdin is not None
     while process.stdout.readline().strip() != "900":
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
@@ -141,24 +137,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
     assert list(tiny_tmpfs.iterdir()) == [path]
 
 
-@pytest.mark.real("process")
-def test_nothing_needs_pyarrow_but_files() -> None:
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from ibpulse.core.recordings import Recording, RecordingMeta\n"
-        "from ibpulse.base.errors import RecordingError\n"
-        "for name in ('load', 'save'):\n"
-        "    try:\n"
-        "        __import__('ibpulse.core.recordings', fromlist=[name])\n"
-        "        getattr(sys.modules['ibpulse.core.recordings'], name)\n"
-        "    except RecordingError as error:\n"
-        "        print(error)\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    sentence = f"recordings are Parquet files, which need pyarrow; {how_to_install('pyarrow')}\n"
-    assert said == 2 * sentence
-
-
 @pytest.mark.parametrize("group_rows", [200, 65_536])
 @pytest.mark.parametrize(("first", "last"), [(0, 999), (0, 0), (999, 999), (7, 12), (150, 849), (0, 5000)])
 def test_only_the_ticks_between_are_kept(
@@ -197,14 +175,6 @@ def test_what_is_appended_piece_by_piece_is_loaded_whole(recording: Recording, c
         assert loaded.meta.complete
         assert replace(loaded, meta=recording.meta) == recording
         assert [file.name for file in Path(folder).iterdir()] == ["a.parquet"]
-
-
-def test_a_long_recording_has_several_row_groups_and_comes_back_piece_by_piece(tmp_path: Path) -> None:
-    recording = make_recording(2 * writing.GROUP_ROWS // 8 + 5, ports=8)
-    save(tmp_path / "a.parquet", recording)
-    pieces = list(scan(tmp_path / "a.parquet"))
-    assert [piece.ticks for piece in pieces] == [8192, 8192, 5]
-    assert concatenate(pieces) == recording
 
 
 def test_small_pieces_are_put_together_to_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.core.answers.summary import Summary
 from ibpulse.core.jobs import Holding, JobRecord
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.rates import rates
-from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp
 from tests.aggregator.rings import Ring, port
-from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
+from tests.reports.recordings import LINE, TICK_NS, run_of
 from tests.reports.test_jobs import job
-from tests.tables import for_each
 
 SECONDS = 60
 FIRST_TICK = 301
@@ -53,69 +50,6 @@ def recording_of(ring: Ring) -> Recording:
     meta = RecordingMeta("node7", TICK_NS, ports, "record")
     start_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK]))[0])
     return Recording(meta, start_ns, found.bytes_per_second[:, :, 1:], found.seconds[:, :, 1:])
-
-
-@pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Run]:
-    ring = Ring.create(tmp_path_factory.mktemp("ring"), *(port(f"{device}:1") for device in DEVICES), seconds=90)
-    fill(ring, request.param)
-    end_ns = int(ring.reader.wall_ns(np.array([FIRST_TICK - 1 + SECONDS * 100]))[0])
-    summary = Aggregator(ring.reader, AggregatorOptions()).summarize(ring.fabric.ports, SECONDS, end_ns)
-    assert (summary.end_ms - summary.start_ms, summary.end_ms) == (SECONDS * 1000, end_ns // 1_000_000)
-    return summary, run_of(recording_of(ring))
-
-
-@for_each(
-    [
-        ("transmit_bytes_per_second", "transmit_bytes_per_second"),
-        ("receive_bytes_per_second", "receive_bytes_per_second"),
-        ("peak_bytes_per_second", "bandwidth_peak_bytes_per_second"),
-        ("active_mean_bytes_per_second", "bandwidth_active_mean_bytes_per_second"),
-        ("line_bytes_per_second", "line_rate_bytes_per_second"),
-        ("peak_utilization_ratio", "bandwidth_peak_utilization_ratio"),
-        ("peak_to_mean_ratio", "peak_to_mean_ratio"),
-        ("duty_cycle_ratio", "duty_cycle_ratio"),
-        ("fairness_ratio", "rail_fairness_ratio"),
-        ("rails", "rails"),
-        ("active_rails", "active_rails"),
-    ]
-)
-def test_it_is_the_number_of_the_daemon(here: str, there: str, both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    # the daemon has the bytes across missing samples, a recording has not
-    means = ("transmit_bytes_per_second", "receive_bytes_per_second", "peak_to_mean_ratio")
-    assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-3 if here in means else 1e-9)
-
-
-def test_burstiness_equals_the_daemons(both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    found = {scale: run.values[f"burstiness_cv_{scale}"] for scale in summary.node.burstiness_cv}
-    assert found == pytest.approx(dict(summary.node.burstiness_cv), rel=1e-9)
-
-
-def test_bursts_and_gaps_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    assert (run.values["bursts"], run.values["gaps"]) == (summary.node.bursts.count, summary.node.gaps.count)
-    # the ring has holes
-    assert run.values["burst_bytes"] is None
-
-
-def test_period_and_label_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    # the daemon's counters say what flowed over a hole, and its bins lie elsewhere
-    assert run.values["step_period_seconds"] == pytest.approx(summary.node.step_period_seconds, rel=2e-3)
-    assert run.values["step_period_score"] == pytest.approx(summary.node.step_period_score, abs=0.05)
-    assert run.values["signature"] == summary.node.workload_signature
-    assert run.values["signature_confidence"] == pytest.approx(summary.node.workload_signature_confidence, rel=1e-9)
-
-
-def test_observed_time_and_shares_equal_the_daemons(both: tuple[Summary, Run]) -> None:
-    summary, run = both
-    assert run.values["observed_ratio"] * SECONDS == pytest.approx(summary.node.observed_seconds, rel=1e-9)
-    assert summary.node.observed_seconds == pytest.approx(SECONDS - 7 * TICK_NS / SECOND_NS)
-    shares = [one.rail_share_ratio for one in summary.ports]
-    assert [one.share_ratio for one in run.ports] == pytest.approx(shares, abs=1e-9)
-    assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
 
 
 def test_balance_of_jobs_equals_the_daemons(tmp_path: Path) -> None:
@@ -151,11 +85,3 @@ def test_published_moe_run_is_moe_saturated(tmp_path: Path, workload: Fsdp, satu
     # 45 and 52 % of the line rate when active are not saturation
     assert not any(one.traffic.saturated for one in found)
     assert found[-1].rails.line_rate_bytes_per_second == 2 * len(rails) * LINE
-
-
-def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in DEVICES), seconds=90)
-    fill(ring, DENSE)
-    recording = recording_of(ring)
-    hole = HOLES[0] - FIRST_TICK
-    assert np.flatnonzero(np.isnan(recording.bytes_per_second[0, 0]))[:2].tolist() == [hole, hole + 1]

@@ -74,18 +74,6 @@ def read(text: str) -> Reader:
     return reader
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_text_formats_describe_source_and_intervals(report: Report, form: str) -> None:
-    text = " ".join(RENDERERS[form](report).replace("\\", "").split())
-    assert (
-        "/recordings/a.parquet: node node7, record, every 10ms; 60.00 s from 2025-11-21 00:00:00 UTC, the whole" in text
-    )
-    assert "Windows are not trimmed. Active is above 0.1GB/s" in text
-    assert re.search(r"a: resampled in 18\d whole steps\.", text)
-    assert "Changes are relative to a. Their intervals hold for all 13 rows together at 95 %" in text
-    assert "it is at least 1 %. Rows without an interval are never marked." in text
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 def test_text_fits_a_terminal_of_120_columns(count: int) -> None:
     made = [play(DENSE, 20, seed) for seed in range(count)]
@@ -95,13 +83,6 @@ def test_text_fits_a_terminal_of_120_columns(count: int) -> None:
     heads = [line.split() for line in text.splitlines() if line.startswith(" " * 20)]
     assert {name for head in heads for name in head} - {"change"} == set("abcdefgh"[:count])
     assert all(head[0] == "a" for head in heads)
-
-
-def test_one_recording_needs_80_columns() -> None:
-    text = render_text(report_of(play(DENSE, 20)))
-    table = text[text.index("Throughput") : text.index("Phases of")]
-    assert max(map(len, table.splitlines())) <= 80
-    assert "change" not in text
 
 
 def test_long_names_are_cut_equal_names_numbered() -> None:
@@ -157,12 +138,18 @@ def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: 
         render_page(report)
 
 
-def test_unknown_values_are_null() -> None:
+def test_unknown_values_are_null_and_incomplete_recordings_remarked() -> None:
     document = json.loads(render_json(report_of(record(np.full((1, 2, 50), np.nan)), play(DENSE, 20))))
     nothing = document["recordings"][0]
     assert nothing["values"]["mean_bytes_per_second"] is None
     assert nothing["resampled"]["unit"] is None
     assert nothing["intervals"] == {}
+    recording = play(DENSE, 4)
+    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
+    text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
+    assert "a: the recording was cut off before it was finished." in text
+    assert "a: receive was not recorded; sums are those of the other direction." in text
+    assert "a: too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs." in text
 
 
 def test_documentation_names_every_json_member(report: Report) -> None:
@@ -177,15 +164,6 @@ def test_documentation_names_every_json_member(report: Report) -> None:
     members |= set(document["changes"][0]["values"]["step_seconds"])
     missing = {member for member in members if f"`{member}`" not in text}
     assert not missing
-
-
-def test_incomplete_recordings_are_remarked() -> None:
-    recording = play(DENSE, 4)
-    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
-    text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
-    assert "a: the recording was cut off before it was finished." in text
-    assert "a: receive was not recorded; sums are those of the other direction." in text
-    assert "a: too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs." in text
 
 
 @pytest.mark.parametrize(

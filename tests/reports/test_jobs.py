@@ -64,14 +64,11 @@ def verdicts(run: Run) -> tuple[object, object]:
     return run.values["idle_rails"], run.values["slow_rails"]
 
 
-def test_without_jobs_the_quiet_rails_are_idle() -> None:
+def test_quiet_rails_are_idle_without_jobs_and_not_in_a_job_of_their_own() -> None:
     run = run_of(on_eight_rails())
     assert verdicts(run) == (NAMES[4:], ())
     assert run.values["fairness_ratio"] == pytest.approx(71.6**2 / (8 * (3 * 400 + 100 + 4 * 0.16)))
     assert run.compared == (ComparedPorts(NAMES, pytest.approx(30.0)),)
-
-
-def test_quiet_job_is_neither_idle_nor_unfair() -> None:
     run = run_of(on_halves())
     assert verdicts(run) == ((), NAMES[2:3])
     assert run.values["fairness_ratio"] == pytest.approx(8 / (4 * (4 * 1300) / 70**2 + 4))
@@ -169,7 +166,7 @@ def two_jobs(title: str = "llama") -> Recording:
     return replace(plain, meta=replace(plain.meta, events=events, jobs=jobs))
 
 
-def test_report_lists_jobs_with_ports_and_times() -> None:
+def test_the_report_lists_jobs_with_ports_and_times() -> None:
     text = render_text(report_of(two_jobs()))
     assert "Jobs of a:\n" in text
     lines = " ".join(text.split())
@@ -178,36 +175,6 @@ def test_report_lists_jobs_with_ports_and_times() -> None:
     for other in (render_markdown(report_of(two_jobs())), render_page(report_of(two_jobs()))):
         assert "Jobs of a" in other
         assert "has mlx5" in other.replace("\\", "")
-
-
-def test_ports_name_their_jobs_if_several() -> None:
-    found = {port.port: port.jobs for port in run_of(two_jobs()).ports}
-    assert found == {"mlx5_0:1": ("1",), "mlx5_1:1": ("1",), "mlx5_2:1": ("2",), "mlx5_3:1": ("2",)}
-    text = render_text(report_of(two_jobs()))
-    assert text.count(", job 1") == text.count(", job 2") == 2
-    alone = two_jobs()
-    every = tuple(PortId(f"mlx5_{number}", 1) for number in range(4))
-    (one, _) = alone.meta.jobs
-    owner = replace(one, job=replace(one.job, ports=every), holdings=(Holding(every),), ended_ns=None)
-    alone = replace(alone, meta=replace(alone.meta, jobs=(owner,), events=()))
-    assert ", job 1" not in render_text(report_of(alone))
-    assert "job 1 (slurm, llama) has mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1\n" in render_text(report_of(alone))
-
-
-def test_a_part_has_the_jobs_of_its_time() -> None:
-    late = ReportOptions(begin=Moment(13 * SECOND_NS, True))
-    run = run_of(two_jobs(), late)
-    assert [record.job.claim.id for record in run.jobs] == ["2"]
-    assert [port.jobs for port in run.ports] == [(), (), ("2",), ("2",)]
-    text = render_text(report_of(two_jobs(), options=late))
-    assert ", no known job" in text
-    assert "+0.00 s" in text
-    assert "job 2 (slurm) has mlx5_2:1, mlx5_3:1\n" in text
-    early = run_of(two_jobs(), ReportOptions(end=Moment(4 * SECOND_NS, True)))
-    assert [record.job.claim.id for record in early.jobs] == ["1"]
-
-
-def test_the_json_has_the_jobs() -> None:
     (found,) = json.loads(render_json(report_of(two_jobs())))["recordings"]
     assert found["jobs"][1] == {
         "job_id": "2",
@@ -224,6 +191,30 @@ def test_the_json_has_the_jobs() -> None:
     }
     assert found["jobs_left_out"] == 0
     assert [port["jobs"] for port in found["ports"]] == [["1"], ["1"], ["2"], ["2"]]
+
+
+def test_ports_and_parts_name_their_jobs() -> None:
+    found = {port.port: port.jobs for port in run_of(two_jobs()).ports}
+    assert found == {"mlx5_0:1": ("1",), "mlx5_1:1": ("1",), "mlx5_2:1": ("2",), "mlx5_3:1": ("2",)}
+    text = render_text(report_of(two_jobs()))
+    assert text.count(", job 1") == text.count(", job 2") == 2
+    alone = two_jobs()
+    every = tuple(PortId(f"mlx5_{number}", 1) for number in range(4))
+    (one, _) = alone.meta.jobs
+    owner = replace(one, job=replace(one.job, ports=every), holdings=(Holding(every),), ended_ns=None)
+    alone = replace(alone, meta=replace(alone.meta, jobs=(owner,), events=()))
+    assert ", job 1" not in render_text(report_of(alone))
+    assert "job 1 (slurm, llama) has mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1\n" in render_text(report_of(alone))
+    late = ReportOptions(begin=Moment(13 * SECOND_NS, True))
+    run = run_of(two_jobs(), late)
+    assert [record.job.claim.id for record in run.jobs] == ["2"]
+    assert [port.jobs for port in run.ports] == [(), (), ("2",), ("2",)]
+    text = render_text(report_of(two_jobs(), options=late))
+    assert ", no known job" in text
+    assert "+0.00 s" in text
+    assert "job 2 (slurm) has mlx5_2:1, mlx5_3:1\n" in text
+    early = run_of(two_jobs(), ReportOptions(end=Moment(4 * SECOND_NS, True)))
+    assert [record.job.claim.id for record in early.jobs] == ["1"]
 
 
 @pytest.mark.parametrize("title", ["<script>alert(1)</script>", "\x1b[31mred", "a|b*c\nd"])

@@ -140,15 +140,12 @@ def test_a_report_begins_with_its_missing_samples() -> None:
     assert "missing on" not in render_text(report_of(dense, options=OPTIONS))
 
 
-def test_nothing_is_compared_that_missing_samples_change() -> None:
+def test_nothing_is_compared_that_missing_samples_change_and_counts_are_the_least() -> None:
     dense = PATTERNS["dense"]
     report = report_of(dense, without(dense, lost_samples(6000, 0.15, "single", 0)), options=OPTIONS)
     changed = {key for key in report.changes[0].by_key if ROWS[key].section in SHAPES or key.startswith("peak")}
     assert not changed
     assert report.steps is None
-
-
-def test_counts_of_incomplete_recordings_are_the_least_possible() -> None:
     run = without(PATTERNS["dense"], lost_samples(6000, 0.02, "freeze", 1))
     report = report_of(run, options=OPTIONS)
     count = report.runs[0].values["bursts"]

@@ -94,13 +94,25 @@ def test_every_format_lists_the_phases_with_their_times() -> None:
     assert [phase["transmitted_bytes"] for phase in one["phases"][:3]] == [None] * 3
 
 
-def test_a_port_of_unknown_role_shows_no_checkpoint() -> None:
+def test_only_ports_with_a_role_and_a_link_count() -> None:
     rates = rates_of_a_job()
     recording = with_storage(rates)
     other = replace(recording.meta.ports[RAILS], role="unknown")
     found = replace(recording, meta=replace(recording.meta, ports=(*recording.meta.ports[:RAILS], other)))
     assert phases_in(found) == [*WHOLE[:3], ("barrier", True)]
     assert run_of(found).phase_remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
+    rates = rates_of_a_job()
+    rates[1] = np.nan
+    recording = with_storage(rates)
+    ports = recording.meta.ports
+    ports = (ports[0], replace(ports[1], active=False), *ports[2:])
+    assert phases_in(replace(recording, meta=replace(recording.meta, ports=ports))) == WHOLE
+    recording = with_storage(rates_of_a_job())
+    unknown = replace(recording.meta.ports[RAILS], role="unknown")
+    before, after = (PortState("ACTIVE", "LinkUp", True, 50 * GB, role=role) for role in ("unknown", "storage"))
+    event = replace(change(80, before, after, STORAGE), kind="role-change")
+    meta = replace(recording.meta, ports=(*recording.meta.ports[:RAILS], unknown), events=(event,))
+    assert phases_in(replace(recording, meta=meta)) == WHOLE
 
 
 @pytest.mark.parametrize(
@@ -147,15 +159,6 @@ def test_possible_link_down_is_no_barrier(events: tuple[Event, ...], barrier: bo
     assert (("barrier", True) in phases_in(with_storage(rates_of_a_job(), events))) == barrier
 
 
-def test_rail_never_up_is_ignored() -> None:
-    rates = rates_of_a_job()
-    rates[1] = np.nan
-    recording = with_storage(rates)
-    ports = recording.meta.ports
-    ports = (ports[0], replace(ports[1], active=False), *ports[2:])
-    assert phases_in(replace(recording, meta=replace(recording.meta, ports=ports))) == WHOLE
-
-
 def test_a_rail_without_data_is_not_silent() -> None:
     rates = rates_of_a_job()
     # whole seconds, in which the sum of the node leaves the rail out
@@ -167,15 +170,6 @@ def test_a_rail_without_data_is_not_silent() -> None:
     rates = rates_of_a_job()
     rates[RAILS, :, 9000:9010] = np.nan
     assert phases_in(with_storage(rates))[3] == ("checkpoint", False)
-
-
-def test_late_storage_role_counts() -> None:
-    recording = with_storage(rates_of_a_job())
-    unknown = replace(recording.meta.ports[RAILS], role="unknown")
-    before, after = (PortState("ACTIVE", "LinkUp", True, 50 * GB, role=role) for role in ("unknown", "storage"))
-    event = replace(change(80, before, after, STORAGE), kind="role-change")
-    meta = replace(recording.meta, ports=(*recording.meta.ports[:RAILS], unknown), events=(event,))
-    assert phases_in(replace(recording, meta=meta)) == WHOLE
 
 
 def test_guessed_phase_has_a_reason() -> None:
@@ -196,7 +190,7 @@ def flapped() -> np.ndarray:
     return rates
 
 
-def test_flapping_rail_is_not_idle() -> None:
+def test_a_flapping_rail_is_not_idle_and_a_part_has_its_own_states() -> None:
     found = run_of(record(flapped(), events=FLAP))
     assert found.values["idle_rails"] == ()
     assert found.values["slow_rails"] == ()
@@ -206,9 +200,6 @@ def test_flapping_rail_is_not_idle() -> None:
     assert (line.down_seconds, line.idle, line.slow) == (5.0, False, False)
     assert line.mean_bytes_per_second == pytest.approx(6 * GB)
     assert [port.down_seconds for port in found.ports] == [0, 5, 0, 0]
-
-
-def test_part_has_its_own_states_and_events() -> None:
     recording = record(flapped(), events=FLAP)
     options = ReportOptions(begin=Moment(11 * SECOND_NS, True), end=Moment(14 * SECOND_NS, True))
     found = run_of(recording, options)

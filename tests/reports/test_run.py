@@ -1,21 +1,25 @@
-"""The rows of the table and their intervals, against the truth of simulated workloads and against closed forms."""
+"""The part of a recording that is described, its rows and intervals, against simulated workloads and closed forms."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ibpulse.base.errors import RecordingError
 from ibpulse.core.model import PortIdentity
-from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings import Recording, save
 from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.signals import Signal
-from ibpulse.workbench.reports.run import Run
-from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.reports.comparison import assemble
+from ibpulse.workbench.reports.formats import render_json
+from ibpulse.workbench.reports.run import Run, describe_run
+from ibpulse.workbench.reports.span import Moment, ReportOptions, load_part
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import CAPTURED_RAILS, DENSE, MOE, Fsdp
-from tests.reports.recordings import LINE, SECOND_NS, play, record, report_of, run_of, wave
+from tests.reports.recordings import LINE, SECOND_NS, START_NS, play, record, report_of, run_of, wave
 from tests.truth import truth_of
 
 WAIT = Signal("port_transmit_wait", 32, stops=True)
@@ -59,17 +63,13 @@ def test_throughput_is_that_of_the_schedule(run: Run, schedule: Schedule) -> Non
     assert value(run, "duty_cycle_ratio") == pytest.approx(truth.duty, abs=1e-9)
     transmit = truth_of(schedule, 0, SECONDS * SECOND_NS, directions=(0,))
     assert value(run, "transmit_bytes_per_second") == pytest.approx(transmit.mean, **word)
-
-
-def test_utilisation_uses_all_rails(run: Run, schedule: Schedule) -> None:
-    truth = truth_of(schedule, 0, SECONDS * SECOND_NS)
     # also of the one that is idle
     assert value(run, "line_bytes_per_second") == 2 * 8 * LINE
     assert value(run, "utilization_ratio") == pytest.approx(truth.mean / (16 * LINE), rel=1e-6)
     assert value(run, "peak_utilization_ratio") == pytest.approx(truth.peak / (16 * LINE), rel=1e-6)
 
 
-def test_step_time_and_bytes_equal_the_schedules(run: Run, schedule: Schedule, workload: Fsdp) -> None:
+def test_step_time_bytes_and_gap_equal_the_schedules(run: Run, schedule: Schedule, workload: Fsdp) -> None:
     truth = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)) / SECOND_NS
     assert value(run, "step_seconds") == pytest.approx(truth.mean(), rel=2e-3)
     assert value(run, "step_period_seconds") == pytest.approx(truth.mean(), rel=3e-3)
@@ -77,9 +77,6 @@ def test_step_time_and_bytes_equal_the_schedules(run: Run, schedule: Schedule, w
     # both directions of eight rails
     assert value(run, "step_bytes") == pytest.approx(2 * workload.step_bytes * 8 / CAPTURED_RAILS, rel=2e-3)
     assert run.values["steps"] in (len(truth) - 3, len(truth) - 2, len(truth) - 1)
-
-
-def test_step_gap_is_its_silent_time(run: Run, schedule: Schedule) -> None:
     truth = truth_of(schedule, 0, SECONDS * SECOND_NS)
     step = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)).mean() / SECOND_NS
     assert value(run, "step_gap_seconds") == pytest.approx((1 - truth.duty) * step, rel=0.01)
@@ -154,15 +151,12 @@ def test_irregular_traffic_is_resampled_in_blocks() -> None:
     assert low <= 2 * 2 * 5 * GB <= high
 
 
-def test_fully_missing_recording_has_no_values() -> None:
+def test_missing_data_is_unknown_and_silence_is_not() -> None:
     run = run_of(record(np.full((2, 2, 300), np.nan)))
     assert value(run, "observed_ratio") == 0.0
     assert run.values["mean_bytes_per_second"] is None
     assert run.values["signature"] is None
     assert not run.spreads
-
-
-def test_silence_is_silence_and_not_unknown() -> None:
     run = run_of(record(np.zeros((2, 2, 3000))))
     assert (run.values["mean_bytes_per_second"], run.values["duty_cycle_ratio"]) == (0.0, 0.0)
     assert run.values["active_mean_bytes_per_second"] is None
@@ -229,3 +223,84 @@ def test_signs_without_steps_are_told_per_burst() -> None:
     found = run_of(replace(whole, meta=replace(whole.meta, ports=(port,)), signals=(signals,))).limits
     (path,) = [limit.text for limit in found if limit.sign == "path"]
     assert "of the communication of a burst shows signs of the path: waiting about " in path
+
+
+@pytest.fixture
+def recording() -> Recording:
+    """Two seconds of silence, four of traffic on every other tick, one of silence; two rails."""
+    rates = np.zeros((2, 2, 700))
+    rates[:, :, 200:600] = wave(GB, 1, 1, 200, ports=2)
+    return record(rates)
+
+
+def test_trimming_cuts_silence_at_both_ends_and_refuses_silence_alone(recording: Recording) -> None:
+    run = run_of(recording, ReportOptions(trim=True))
+    # the last tick of the wave is silent
+    assert run.values["window_seconds"] == pytest.approx(3.99)
+    assert run.values["duty_cycle_ratio"] == pytest.approx(200 / 399)
+    assert run.cut_seconds == pytest.approx((2.0, 1.01))
+    assert (run.start_ns, run.end_ns) == (START_NS + 2 * SECOND_NS, START_NS + 5_990_000_000)
+    with pytest.raises(RecordingError, match=r"recording /recordings/a\.parquet is never active, .* omit it"):
+        run_of(record(np.zeros((1, 2, 300))), ReportOptions(trim=True))
+    with pytest.raises(RecordingError, match="has no data between --from and --to: it is 7 s long; choose other times"):
+        run_of(recording, ReportOptions(begin=Moment(8 * SECOND_NS, after_begin=True)))
+
+
+@pytest.mark.parametrize("after_begin", [True, False], ids=["after the beginning", "of the clock"])
+def test_a_part_is_cut_out_between_two_moments(recording: Recording, after_begin: bool) -> None:
+    begin, end = (Moment(ns if after_begin else START_NS + ns, after_begin) for ns in (3 * SECOND_NS, 5 * SECOND_NS))
+    run = run_of(recording, ReportOptions(begin=begin, end=end))
+    assert run.values["window_seconds"] == pytest.approx(2.0)
+    assert run.values["duty_cycle_ratio"] == pytest.approx(0.5)
+    assert (run.start_ns, run.end_ns) == (START_NS + 3 * SECOND_NS, START_NS + 5 * SECOND_NS)
+
+
+def test_rails_are_described_and_other_ports_are_not(recording: Recording) -> None:
+    ports = (recording.meta.ports[0], replace(recording.meta.ports[1], rail=False))
+    run = run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
+    assert [port.port for port in run.ports] == ["mlx5_0:1"]
+    ports = tuple(replace(port, rail=False) for port in recording.meta.ports)
+    with pytest.raises(RecordingError, match="has no rail; choose ports with --port: it has mlx5_0:1, mlx5_1:1"):
+        run_of(replace(recording, meta=replace(recording.meta, ports=ports)))
+    with pytest.raises(RecordingError, match="has no port mlx5_7, mlx5_8:2; it has mlx5_0:1, mlx5_1:1"):
+        run_of(recording, ReportOptions(ports=("mlx5_7", "mlx5_0", "mlx5_8:2")))
+
+
+@pytest.mark.parametrize("name", ["mlx5_1", "mlx5_1:1"])
+def test_a_chosen_port_is_described_alone(recording: Recording, name: str) -> None:
+    run = run_of(recording, ReportOptions(ports=(name,)))
+    assert [port.port for port in run.ports] == ["mlx5_1:1"]
+    assert run.values["peak_bytes_per_second"] == pytest.approx(2 * GB)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ReportOptions(begin=Moment(3 * SECOND_NS, after_begin=True), end=Moment(5 * SECOND_NS, after_begin=True)),
+        ReportOptions(begin=Moment(START_NS + 7 * SECOND_NS), trim=True),
+        ReportOptions(end=Moment(2 * SECOND_NS, after_begin=True)),
+        ReportOptions(),
+    ],
+)
+def test_loading_a_part_equals_cutting_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReportOptions
+) -> None:
+    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", 100)
+    recording = play(DENSE, 10)
+    save(tmp_path / "a.parquet", recording)
+    part, outside = load_part(tmp_path / "a.parquet", options)
+    assert outside[0] + part.ticks + outside[1] == recording.ticks
+    runs = [
+        describe_run(Path("a"), recording, options),
+        describe_run(Path("a"), part, options, outside=outside),
+    ]
+    pages = [render_json(assemble([run], options)) for run in runs]
+    assert pages[0] == pages[1]
+
+
+def test_the_last_seconds_are_loaded_alone(tmp_path: Path) -> None:
+    recording = play(DENSE, 10)
+    save(tmp_path / "a.parquet", recording)
+    part, outside = load_part(tmp_path / "a.parquet", ReportOptions(), 2 * SECOND_NS)
+    assert part == recording.cut(800, 1000)
+    assert outside == (800, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,7 @@ from ibpulse.base.errors import ConfigError, FabricError
 from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WAITS, START_WORDS, SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
-from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Square, Stretched
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Stretched
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -91,9 +90,16 @@ def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pyt
     assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
 
 
-def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
+def test_slow_and_trained_down_rails_carry_their_part(fabric: SimulatedFabric) -> None:
     switch(fabric, {"slow-rail": {"mlx5_0": 0.25}})
     assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 4, abs=2)
+    switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
+    assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
+    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 2, abs=2)
+    switch(fabric, {"trained-down": ["mlx5_1"], "slow-rail": {"mlx5_1": 0.8}})
+    assert (port(fabric, "mlx5_0") / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
+    assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
 
 
 def test_link_flap_changes_status_and_stops_traffic(fabric: SimulatedFabric) -> None:
@@ -105,16 +111,6 @@ def test_link_flap_changes_status_and_stops_traffic(fabric: SimulatedFabric) -> 
     assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
     assert moved(fabric, "mlx5_0", 1.5) == WORDS_PER_SECOND * 3 // 2
     assert count(fabric, "mlx5_0", "link_downed") == 1
-
-
-def test_trained_down_link_has_half_rate(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
-    assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
-    assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
-    assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 2, abs=2)
-    switch(fabric, {"trained-down": ["mlx5_1"], "slow-rail": {"mlx5_1": 0.8}})
-    assert (port(fabric, "mlx5_0") / "rate").read_text() == "400 Gb/sec (4X NDR)\n"
-    assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
 
 
 def test_returned_device_counts_from_zero(fabric: SimulatedFabric) -> None:
@@ -301,7 +297,7 @@ class Clocks:
         return [words for _, words in self.seen]
 
 
-def test_writer_writes_between_late_reads_and_next_multiple(fabric: SimulatedFabric) -> None:
+def test_writer_writes_between_late_reads_and_never_catches_up(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 5)
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000]
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [6_000_000] * 4
@@ -318,27 +314,6 @@ def test_wall_clock_step_moves_no_counter(fabric: SimulatedFabric, leap: int) ->
     clocks = Clocks(fabric, 6)
     clocks.leaps = {2: leap}
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
-
-
-@pytest.mark.real("clock")
-def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
-    turns = iter([False] * 5)
-    begin = time.time_ns()
-    schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
-    fabric = SimulatedFabric(tmp_path, schedule, 1_000_000)
-    fabric.build(begin, {"stuck": []})
-    fabric.run(lambda: next(turns, True))
-    fabric.close()
-    words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
-    assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
-
-
-LINE = 50e9
-
-
-def counter(fabric: SimulatedFabric, rail: int = 0) -> int:
-    path = fabric.directory / f"class/infiniband/mlx5_{rail}/ports/1/counters/port_xmit_data"
-    return 4 * int(path.read_text())
 
 
 @pytest.mark.parametrize(
@@ -361,10 +336,7 @@ def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> Non
         ('{"workload": 5}', "here: workload: 5 is not valid; give a name, or for example"),
         ('{"workload": {"name": "moe", "speed": 2}}', "here: workload: {"),
         ('{"workload": "sparse"}', 'here: unknown workload "sparse"; choose one of dense, moe'),
-        (
-            '{"workload": {"name": "moe", "stretch": 0}}',
-            "here: workload: stretch: 0 is not valid; give a number between 0.1 and 10",
-        ),
+        ('{"workload": {"name": "moe", "stretch": 0}}', "here: workload: stretch: 0 is not valid"),
         ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch: true is not valid; give a number"),
         ("{", "here: not JSON"),
         ("[]", "here: holds list, not an object"),
@@ -379,16 +351,16 @@ def test_an_invalid_workload_is_refused(text: str, sentence: str) -> None:
 def test_counters_continue_across_workload_change(tmp_path: Path) -> None:
     fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
     fabric.build(0)
-    start = counter(fabric)
+    start = count(fabric, "mlx5_0")
     fabric.write(1 * SECOND)
-    assert counter(fabric) - start == pytest.approx(10e9)
+    assert 4 * (count(fabric, "mlx5_0") - start) == pytest.approx(10e9)
     fabric.faults_file.write_text(json.dumps({"workload": "constant"}))
     fabric.write(2 * SECOND)
-    assert counter(fabric) - start == pytest.approx(20e9)
+    assert 4 * (count(fabric, "mlx5_0") - start) == pytest.approx(20e9)
     fabric.write(3 * SECOND)
-    assert counter(fabric) - start == pytest.approx(20e9 + LINE / 2)
+    assert 4 * (count(fabric, "mlx5_0") - start) == pytest.approx(45e9)
     fabric.faults_file.unlink()
     fabric.write(4 * SECOND)
     fabric.write(5 * SECOND)
-    assert counter(fabric) - start == pytest.approx(20e9 + LINE + 10e9)
+    assert 4 * (count(fabric, "mlx5_0") - start) == pytest.approx(80e9)
     fabric.close()

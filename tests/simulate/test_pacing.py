@@ -227,16 +227,13 @@ def test_stall_advances_one_interval(tmp_path: Path) -> None:
     assert set(np.diff(asked).tolist()) == {TICK}
 
 
-def test_too_large_step_is_cut(tmp_path: Path) -> None:
+def test_too_large_steps_and_late_notices_are_cut(tmp_path: Path) -> None:
     # the second read is 4 ms late, the third on time
     machine = Machine(tmp_path, LINE, sampler=scripted(0, 4 * MS)).run(8)
     moved = [moved for _, moved in machine.reads]
     line = LINE_BYTES_PER_SECOND // SECOND
     assert np.diff(moved)[:3] == pytest.approx([10 * MS * line, 6 * MS * line, 10 * MS * line], abs=4)
     assert (machine.slips.count, machine.slips.total_ns) == (1, 4 * MS)
-
-
-def test_late_notice_counts_as_latest_possible_read(tmp_path: Path) -> None:
     machine = Machine(tmp_path, LINE, simulator=scripted(0, 0, 0, 5_900_000)).run(9)
     assert (machine.slips.count, machine.slips.total_ns) == (1, 5 * MS)
 

@@ -234,18 +234,18 @@ def recorded(rates: Sequence[float], seconds: Sequence[float]) -> Recording:
     return Recording(meta, RECORDED_NS, shape * rates, shape * seconds)
 
 
-def test_late_samples_stay_within_line_rate(tmp_path: Path) -> None:
+def test_owed_bytes_come_later_within_the_line_rate(tmp_path: Path) -> None:
     recording = recorded([50e9, 50e9, 50e9, 0, 10e9], [0.014, 0.006, 0.013, 0.007, 0.01])
     with playing(tmp_path, recording) as replay:
         moved = shown(tmp_path, replay, [INTERVAL_NS] * 6)
     assert moved == [LINE_WORDS, LINE_WORDS, LINE_WORDS, int(0.3 * LINE_WORDS), LINE_WORDS // 5, 0]
-
-
-def test_late_read_delays_the_rest_of_a_step(tmp_path: Path) -> None:
     with playing(tmp_path, recorded([50e9, 50e9, 25e9, 0, 0], [0.01] * 5)) as replay:
         moved = shown(tmp_path, replay, [INTERVAL_NS, 6_000_000, INTERVAL_NS, INTERVAL_NS, INTERVAL_NS])
         assert moved == [LINE_WORDS, 6 * LINE_WORDS // 10, 9 * LINE_WORDS // 10, 0, 0]
         assert replay.over
+    with playing(tmp_path, recorded([50e9, np.nan, 10e9, 10e9], [0.014, 0, 0.01, 0.01])) as replay:
+        moved = shown(tmp_path, replay, [INTERVAL_NS] * 4)
+    assert moved == [LINE_WORDS, -1, 6 * LINE_WORDS // 10, LINE_WORDS // 5]
 
 
 def test_replay_pauses_while_bytes_are_owed(tmp_path: Path) -> None:
@@ -259,12 +259,6 @@ def test_replay_pauses_while_bytes_are_owed(tmp_path: Path) -> None:
         for line_ns in lines:
             at_ns.append(replay.advance(at_ns[-1] + INTERVAL_NS, line_ns))
         assert (np.diff(at_ns) // INTERVAL_NS).tolist() == [1, 1, 1, 0, 1, 1, 1]
-
-
-def test_missing_data_stays_missing_while_bytes_are_owed(tmp_path: Path) -> None:
-    with playing(tmp_path, recorded([50e9, np.nan, 10e9, 10e9], [0.014, 0, 0.01, 0.01])) as replay:
-        moved = shown(tmp_path, replay, [INTERVAL_NS] * 4)
-    assert moved == [LINE_WORDS, -1, 6 * LINE_WORDS // 10, LINE_WORDS // 5]
 
 
 @pytest.mark.parametrize("rate", [50e9, None])

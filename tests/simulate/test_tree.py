@@ -1,25 +1,24 @@
-"""The tree of a simulated node, and the notice of reads."""
+"""The tree of a simulated node, the notice of reads, and the wall clock of its processes."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import itertools
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import ibpulse
 from ibpulse.workbench.simulate import tree
-from ibpulse.workbench.simulate.tree import (
-    CounterReads,
-    Device,
-    list_device,
-    make_devices,
-    status_files,
-)
+from ibpulse.workbench.simulate.node_clock import node_environment
+from ibpulse.workbench.simulate.tree import CounterReads, Device, list_device, make_devices, status_files
 from tests.tables import for_each
 
 RAIL = Device("mlx5_3", 3, 3)
@@ -47,16 +46,13 @@ def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
     assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
 
 
-def test_down_port_shows_another_rate() -> None:
+def test_down_ports_show_another_rate_and_no_two_devices_share_a_path() -> None:
     down = {"state": "1: DOWN\n", "phys_state": "2: Polling\n", "rate": "10 Gb/sec (4X SDR)\n"}
     assert status_files(RAIL, up=False) == down
     down = {"state": "1: DOWN\n", "phys_state": "3: Disabled\n", "rate": "40 Gb/sec (4X QDR)\n"}
     assert status_files(MANAGEMENT, up=False) == down
     # the rate of a link that is down is never next to an ACTIVE state while the files are written
     assert [list(status_files(RAIL, up=up)).index("state") for up in (False, True)] == [0, 2]
-
-
-def test_no_two_devices_share_a_path() -> None:
     devices = make_devices(128, management=True)
     paths = [path for device in devices for path in list_device(device).files]
     assert len(paths) == len(set(paths))
@@ -125,3 +121,51 @@ def test_reads_are_noticed_above_descriptor_1023(tmp_path: Path, monkeypatch: py
         reads.watch(path)
         path.read_text()
         assert len(reads.pause(60)) == 1
+
+
+PACKAGE = Path(ibpulse.__file__).parent
+HOUR_NS = 3_600_000_000_000
+ASK = """
+import subprocess, sys, time
+def ask():
+    wall = (time.time(), time.time_ns() / 1e9, time.clock_gettime(time.CLOCK_REALTIME),
+            time.clock_gettime_ns(time.CLOCK_REALTIME) / 1e9)
+    return [*wall, time.monotonic(), time.clock_gettime(time.CLOCK_MONOTONIC)]
+print(*ask())
+if len(sys.argv) == 1:
+    print(subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, check=True).stdout)
+"""
+
+
+@pytest.mark.real("process")
+def test_only_wall_clocks_are_shifted(tmp_path: Path) -> None:
+    script = tmp_path / "ask.py"
+    script.write_text(ASK)
+    environ = node_environment(dict(os.environ), tmp_path / "python", -HOUR_NS)
+    true, shifted = (
+        [
+            float(word)
+            for word in subprocess.run(
+                [sys.executable, str(script)], env=env, capture_output=True, text=True, check=True
+            ).stdout.split()
+        ]
+        for env in (dict(os.environ), environ)
+    )
+    ahead = [round((ours - theirs) / 60) for ours, theirs in zip(shifted, true, strict=True)]
+    assert ahead == [-60, -60, -60, -60, 0, 0] * 2
+
+
+def test_modules_read_wall_clock_through_time() -> None:
+    """Functions without arguments that take the time from the kernel themselves would not be shifted."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            name, given = node.func.attr, len(node.args) + len(node.keywords)
+            of_time = isinstance(node.func.value, ast.Name) and node.func.value.id == "time"
+            if name in ("utcnow", "today") or (name == "now" and "datetime" in ast.unparse(node.func.value)):
+                found.append(f"{path.name}:{node.lineno}")
+            if of_time and given < {"gmtime": 1, "localtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}.get(name, 0):
+                found.append(f"{path.name}:{node.lineno}")
+    assert found == []

@@ -178,10 +178,13 @@ def test_by_address_the_numbers_are_those_of_a_mapping_directory(node: Node, tmp
     assert find_gpus(claim, topology) == ({*node.job()["gpus"]}, [])
 
 
-def test_instances_of_gpus_are_left_out_and_named(node: Node) -> None:
+def test_instances_and_jobs_without_gpus_name_none(node: Node) -> None:
     said = node.run(PROLOG, SLURM_JOB_GPUS="0-1", CUDA_VISIBLE_DEVICES="MIG-GPU-58e8f5ea/1/0,MIG-GPU-58e8f5ea/2/0")
     assert said == 'ibpulse: job 4711: SLURM_JOB_GPUS: "0-1" names instances of GPUs (MIG)\n'
     assert node.job() == {"id": "4711", "scheduler": "slurm"}
+    for variables in ({}, {"SLURM_JOB_GPUS": ""}):
+        assert node.run(PROLOG, **variables) == ""
+        assert node.job() == {"id": "4711", "scheduler": "slurm"}
 
 
 UNKNOWN_GPUS = [
@@ -201,12 +204,6 @@ def test_gpus_that_are_unknown_are_left_out_and_named(node: Node) -> None:
             faults.append(f"{text[:40]!r}: {job}, {said!r}")
     assert not faults, "\n".join(faults)
     assert node.untouched()
-
-
-def test_a_job_without_gpus_names_none(node: Node) -> None:
-    for variables in ({}, {"SLURM_JOB_GPUS": ""}):
-        assert node.run(PROLOG, **variables) == ""
-        assert node.job() == {"id": "4711", "scheduler": "slurm"}
 
 
 def test_no_name_breaks_the_file(node: Node) -> None:

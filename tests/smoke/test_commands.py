@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.commands.parser import parse, split_verb
 from ibpulse.core.recordings import load
 from tests import ROOT
 from tests.running import HANG_SECONDS, Running, eventually
@@ -111,29 +110,6 @@ def test_top_shows_the_rails_of_a_daemon(tmp_path: Path) -> None:
         screen.shows(daemon.url, "mlx5_0:1", "mlx5_1:1", "duty cycle")
         screen.run("send-keys", "q")
         screen.shows("ended with 0")
-
-
-def readme_commands() -> list[str]:
-    """The lines of the shell blocks of README.md, without their comments."""
-    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", (ROOT / "README.md").read_text())
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in lines) if line]
-
-
-def test_the_commands_of_the_readme_exist() -> None:
-    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
-    checked = []
-    for line in (part for command in readme_commands() for part in re.split("&&|;", command.removesuffix("&"))):
-        words = shlex.split(line)
-        if "ibpulse" in words and words[0] in ("ibpulse", "docker", "pipx") and "build" not in words:
-            verb, rest = split_verb(words[words.index("ibpulse") + 1 :])
-            assert parse(verb, rest).faults == (), line
-            checked.append(verb.name)
-        elif words[0] == "make":
-            assert set(words[1:]) <= targets, line
-        for path in (word for word in words if re.match(r"(docker|helm)/", word)):
-            assert (ROOT / path).exists(), line
-    assert {"demo", "doctor", "serve", "record", "report", "render"} <= set(checked)
 
 
 def test_the_wheel_runs_in_a_clean_environment(tmp_path: Path) -> None:

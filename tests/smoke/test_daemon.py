@@ -10,31 +10,22 @@ import httpx
 
 from ibpulse.agent.daemon import SERVING_NICENESS
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import (
-    WAYS,
-    WORD_BYTES,
-    becomes,
-    later,
-    plain_tree,
-    port_path,
-    recorded,
-    set_counters,
-    simulated,
-    totals,
-)
+from tests.smoke import parts
 
 
 def test_every_byte_of_a_simulated_fabric_is_counted(tmp_path: Path) -> None:
     tree = tmp_path / "sys"
 
     def words() -> list[int]:
-        files = [port_path(tree, number) / "counters" / name for number in range(2) for name in WAYS.values()]
+        files = [
+            parts.port_path(tree, number) / "counters" / name for number in range(2) for name in parts.WAYS.values()
+        ]
         return [int(file.read_text()) for file in files]
 
     def counted() -> list[float]:
-        return [total for number in range(2) for total in totals(daemon, number).values()]
+        return [total for number in range(2) for total in parts.totals(daemon, number).values()]
 
-    with simulated(tree, "--workload=dense") as fabric:
+    with parts.simulated(tree, "--workload=dense") as fabric:
         fabric.pause()
         begin = words()
         with Running(tree, tmp_path / "ring") as daemon:
@@ -42,53 +33,53 @@ def test_every_byte_of_a_simulated_fabric_is_counted(tmp_path: Path) -> None:
             fabric.process.send_signal(signal.SIGCONT)
             eventually(lambda: all(now > then for now, then in zip(counted(), before, strict=True)))
             fabric.pause()
-            moved = [WORD_BYTES * (now - then) for now, then in zip(words(), begin, strict=True)]
-            becomes(lambda: [now - then for now, then in zip(counted(), before, strict=True)], moved)
+            moved = [parts.WORD_BYTES * (now - then) for now, then in zip(words(), begin, strict=True)]
+            parts.becomes(lambda: [now - then for now, then in zip(counted(), before, strict=True)], moved)
             for path in ("/-/healthy", "/-/ready", "/", "/api/v1/ports", "/api/v1/summary"):
                 assert daemon.ask(path).status_code == 200
-            assert daemon.window("5s").keys() == {f"mlx5_{number}:1 {way}" for number in range(2) for way in WAYS}
+            assert daemon.window("5s").keys() == {f"mlx5_{number}:1 {way}" for number in range(2) for way in parts.WAYS}
             assert daemon.stop() == 0
 
 
 def test_a_restarted_daemon_keeps_the_samples_of_its_ring(tmp_path: Path) -> None:
-    tree = plain_tree(tmp_path / "sys")
+    tree = parts.plain_tree(tmp_path / "sys")
     with Running(tree, tmp_path / "ring") as daemon:
-        set_counters(tree, 0, 1)
-        becomes(lambda: totals(daemon, 0), later(dict.fromkeys(WAYS, 0), 1))
+        parts.set_counters(tree, 0, 1)
+        parts.becomes(lambda: parts.totals(daemon, 0), parts.later(dict.fromkeys(parts.WAYS, 0), 1))
         assert daemon.stop() == 0
-        set_counters(tree, 0, 3)
+        parts.set_counters(tree, 0, 3)
         daemon.start()
         # nothing was sampled in between, and the counters of a new process begin anew
-        before = totals(daemon, 0)
-        set_counters(tree, 0, 4)
-        becomes(lambda: totals(daemon, 0), later(before, 1))
+        before = parts.totals(daemon, 0)
+        parts.set_counters(tree, 0, 4)
+        parts.becomes(lambda: parts.totals(daemon, 0), parts.later(before, 1))
         assert daemon.stop() == 0
-    for steps in recorded(tmp_path / "ring", 0):
+    for steps in parts.recorded(tmp_path / "ring", 0):
         assert sorted(set(steps)) == [0, 1, 3, 4]
         assert steps == sorted(steps)
 
 
 def test_a_killed_sampler_is_restarted_and_no_byte_is_lost(tmp_path: Path) -> None:
-    tree = plain_tree(tmp_path / "sys")
+    tree = parts.plain_tree(tmp_path / "sys")
     with Running(tree, tmp_path / "ring") as daemon:
-        before = totals(daemon, 0)
-        set_counters(tree, 0, 1)
+        before = parts.totals(daemon, 0)
+        parts.set_counters(tree, 0, 1)
         for pid in daemon.sampler_pids():
             os.kill(pid, signal.SIGKILL)
-        set_counters(tree, 0, 2)
+        parts.set_counters(tree, 0, 2)
         eventually(lambda: daemon.metrics().value("ibpulse_sampler_restarts_total"))
-        set_counters(tree, 0, 3)
-        becomes(lambda: totals(daemon, 0), later(before, 3))
-        assert totals(daemon, 1) == before
+        parts.set_counters(tree, 0, 3)
+        parts.becomes(lambda: parts.totals(daemon, 0), parts.later(before, 3))
+        assert parts.totals(daemon, 1) == before
         assert daemon.stop() == 0
-    for steps in recorded(tmp_path / "ring", 0):
+    for steps in parts.recorded(tmp_path / "ring", 0):
         assert set(steps) <= {0, 1, 2, 3}
         assert steps == sorted(steps)
 
 
 def test_requests_are_served_below_the_sampler_also_after_it_was_killed(tmp_path: Path) -> None:
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
+    with Running(parts.plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
         for _ in range(3):
             (sampler,) = daemon.sampler_pids()
             assert os.getpriority(os.PRIO_PROCESS, sampler) == usual
@@ -101,7 +92,7 @@ def test_requests_are_served_below_the_sampler_also_after_it_was_killed(tmp_path
 
 def test_requests_leave_no_descriptor_open(tmp_path: Path) -> None:
     paths = ("/metrics", "/", "/api/v1/ports", "/api/v1/window?last=1s", "/api/v1/summary", "/api/v1/captures", "/none")
-    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
+    with Running(parts.plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
 
         def ask_everything() -> None:
             for path in paths:

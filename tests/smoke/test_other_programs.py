@@ -1,4 +1,4 @@
-"""What ibpulse gives to other programs, judged by them: Prometheus, systemd, Helm."""
+"""What ibpulse gives to other programs, judged by them: Prometheus and systemd."""
 
 from __future__ import annotations
 
@@ -80,11 +80,3 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
         judged = run("systemd-analyze", "security", "--offline=true", "--no-pager", unit)
         (exposure,) = re.findall(rf"Overall exposure level for {unit.name}: ([\d.]+) OK", judged)
         assert float(exposure) < 2
-
-
-@pytest.mark.needs("helm")
-def test_helm_finds_nothing_wrong_with_the_chart() -> None:
-    run("helm", "lint", "--strict", "helm/ibpulse")
-    (line,) = re.findall(r"(?m)^helm install (.*)", (ROOT / "README.md").read_text())
-    kinds = set(re.findall(r"(?m)^kind: (\w+)", run("helm", "template", *line.split())))
-    assert kinds >= {"DaemonSet", "PodMonitor", "PrometheusRule", "ConfigMap"}

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.grafana.fleets import running_fleet
+from tests.fabrics import simulated
+from tests.grafana.servers import running_servers
+from tests.running import Running
 
 pytestmark = [
     pytest.mark.needs("prometheus", "alertmanager"),
@@ -20,13 +22,17 @@ SECONDS = 60
 
 
 def test_the_spread_of_rates_of_a_constant_flow_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running_fleet(tmp_path, {"constant": "constant"}) as fleet:
+    with (
+        simulated(tmp_path / "sys", "constant", ports=4) as tree,
+        Running(tree, tmp_path / "ring") as daemon,
+        running_servers(tmp_path, [daemon.url.removeprefix("http://")], {}) as servers,
+    ):
         time.sleep(SECONDS + 20)
         now = time.time()
         for window in ("15s", "5s"):
             query = f'rate(ibpulse_port_transmit_bytes_total{{device="mlx5_0"}}[{window}])'
             span = {"start": str(now - SECONDS), "end": str(now), "step": "0.7"}
-            (found,) = fleet.servers.ask("query_range", query=query, **span)["result"]
+            (found,) = servers.ask("query_range", query=query, **span)["result"]
             rates = sorted(float(value) for _, value in found["values"])
             middle = rates[len(rates) // 2]
             with capsys.disabled():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet.test_services import isolate
+from tests.fleet.test_discovery import isolate
 
 FLAPPING = """
 import asyncio
