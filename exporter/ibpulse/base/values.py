@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -403,14 +404,11 @@ def _instant(text: str) -> int:
 
 
 def _moment(text: str) -> Moment:
-    try:
+    with suppress(ValueError):
         return Moment(parse_duration(text), after_begin=True)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         return Moment(_instant(text))
-    except ValueError:
-        raise ValueError(f"{show(text)} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z") from None
+    raise ValueError(f"{show(text)} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z")
 
 
 def _regular_expression(text: str) -> str:

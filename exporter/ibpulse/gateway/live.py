@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -412,11 +412,9 @@ class JobFeed:
                     # a batch may wait for a node, but not longer than until the next poll
                     await asyncio.wait(tasks, timeout=self._hub.period())
                 quiet = 0.0 if self._feed() else quiet + loop.time() - begin
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, begin + self._hub.period() - loop.time())):
                         await ending.wait()
-                except TimeoutError:
-                    pass
                 if quiet >= HEARTBEAT_SECONDS:
                     for viewer in self.viewers:
                         viewer.offer([HEARTBEAT])

@@ -51,10 +51,8 @@ class DaemonAddress:
         """Whether nothing listens at the address; a request reports any other failure."""
         try:
             socket.create_connection(self._socket, TIMEOUT_SECONDS).close()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            pass
+        except OSError as error:
+            return isinstance(error, ConnectionRefusedError)
         return False
 
 

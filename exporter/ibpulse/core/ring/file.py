@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -121,11 +122,10 @@ class RingFile:
 
     def close(self) -> None:
         """Unmap the file. Arrays that view it keep it mapped until they are freed."""
-        try:
+        # a reader's array may still refer to it
+        with suppress(BufferError):
             self.words.release()
             self._map.close()
-        except BufferError:
-            pass  # a reader's array still refers to it
         os.close(self._descriptor)
 
     # segments of the wall clock
