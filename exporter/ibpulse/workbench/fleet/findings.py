@@ -292,7 +292,7 @@ def _failovers(report: FleetReport) -> Findings:
             known = not math.isnan(each.bytes_ratio)
             if known and not KEPT[0] <= each.bytes_ratio <= KEPT[1]:
                 continue
-            silent, doubled = (port for port in (each.silent, each.doubled))
+            silent, doubled = each.silent, each.doubled
             begin = (node.begin_ns - report.nodes[node.node].offset_ns - report.origin_ns) / SECOND_NS + each.first
             lasts = "to the end" if each.lasting else f"for {each.end - each.first} s"
             moves = f", and the node moves {100 * each.bytes_ratio:.0f} % of its bytes at other times" if known else ""

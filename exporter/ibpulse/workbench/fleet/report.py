@@ -15,12 +15,7 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, MIN_STEPS, Lateness, compare_nodes, match_steps
-from ibpulse.core.statistics.nodes import (
-    Failover,
-    RailSplit,
-    find_failovers,
-    split_rates,
-)
+from ibpulse.core.statistics.nodes import Failover, RailSplit, find_failovers, split_rates
 from ibpulse.core.statistics.recorded import find_interval, resample
 from ibpulse.core.statistics.silences import SampleTimes, describe_rates, find_silences
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, StepTimes

@@ -11,15 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ibpulse.base.document import Section, finite, members_of
-from ibpulse.base.text import (
-    NOT_KNOWN,
-    count_text,
-    link_rate_text,
-    percent,
-    significant,
-    statistic_text,
-    time_text,
-)
+from ibpulse.base.text import NOT_KNOWN, count_text, link_rate_text, percent, significant, statistic_text, time_text
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.core.arrays import Floats

@@ -41,14 +41,7 @@ from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.core.statistics.verdict import Moment, judge
 from ibpulse.workbench.reports.rows import STEPS, ReportRow, Value, rows
-from ibpulse.workbench.reports.span import (
-    Outside,
-    ReportOptions,
-    ReportSpan,
-    choose_window,
-    rows_in_state,
-    series_of,
-)
+from ibpulse.workbench.reports.span import Outside, ReportOptions, ReportSpan, choose_window, rows_in_state, series_of
 
 LINK_EVENTS = frozenset({"link-down", "link-up", "link-flap", "appeared", "disappeared", "unreadable", "readable"})
 """Events within whose uncertainty the link of a port may have been down."""
