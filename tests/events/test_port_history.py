@@ -56,15 +56,18 @@ class EveryTick:
 
 
 STATES = st.sampled_from([None, UP, DOWN, SLOW])
+# often those of a change, and of the one before
+COMMON = st.sampled_from((9, 10))
+CHANGED = st.none() | COMMON | st.integers(1, TICKS - 1)
 STEPS = st.one_of(
     st.tuples(st.just("begin"), st.sampled_from(NAMES), STATES),
-    st.tuples(st.just("change"), st.sampled_from(NAMES), st.none() | st.integers(1, TICKS - 1), STATES, STATES),
+    st.tuples(st.just("change"), st.sampled_from(NAMES), CHANGED, STATES, STATES),
     st.tuples(st.just("forget_before"), st.integers(0, TICKS - 1)),
 )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(STEPS, max_size=25), st.integers(0, TICKS), st.integers(0, TICKS))
+@given(st.lists(STEPS, max_size=25), COMMON | st.integers(0, TICKS), st.integers(0, TICKS))
 def test_the_history_agrees_with_a_list_of_all_ticks(steps: list[tuple[Any, ...]], first: int, end: int) -> None:
     history, every = PortHistory(), EveryTick()
     for name, *arguments in steps:

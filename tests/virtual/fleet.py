@@ -30,6 +30,14 @@ from tests.virtual.node import Node
 from tests.virtual.world import World
 
 
+def share(folder: Path, **members: Any) -> str:
+    """The flag of nodes that share the job 7, which holds whatever it does not say in `members`."""
+    owners = folder / "owners"
+    owners.mkdir(mode=0o755)
+    (owners / "7.json").write_text(json.dumps({"id": "7", "scheduler": "slurm", **members}))
+    return f"--jobs.owners-dir={owners}"
+
+
 class Fleet:
     """Nodes `node-0`, `node-1`, … of one world, and a gateway that lists them.
 

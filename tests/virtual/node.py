@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -230,12 +229,6 @@ class Node:
         """From now on, the rails carry this workload."""
         chosen = make_workload(workload) if isinstance(workload, str) else workload
         self.fabric.play(chosen, self.world.true_ns)
-
-    def control(self, document: Mapping[str, object]) -> None:
-        """Put this into the file that controls the fabric, which reads it four times a second."""
-        self.fabric.faults_file.write_text(json.dumps(document))
-        # two writes within one tick of the kernel's clock are two
-        os.utime(self.fabric.faults_file, ns=(self.world.true_ns, self.world.true_ns))
 
     def wrap(self, device: str, bits: int, left: int) -> None:
         """The byte counters of a device have this many bits, and begin again after so many more bytes."""

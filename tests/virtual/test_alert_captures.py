@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from tests.gateway.test_alerts import PATH, alert
 from tests.tables import for_each
-from tests.virtual.fleet import Fleet
+from tests.virtual.fleet import Fleet, share
 
 NODES = ("node-0", "node-1", "node-2")
 JOB = "7"
@@ -21,10 +20,7 @@ JOB = "7"
 @pytest.fixture(scope="module")
 def fleet(shared_folder: Path) -> Iterator[Fleet]:
     """Three nodes with one job."""
-    owners = shared_folder / "owners"
-    owners.mkdir(mode=0o755)
-    (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
-    flags = (f"--jobs.owners-dir={owners}", "--slow.interval=1s", "--capture.allow-unauthenticated=true")
+    flags = (share(shared_folder), "--slow.interval=1s", "--capture.allow-unauthenticated=true")
     with Fleet(shared_folder, 3, *flags, workload="dense") as made:
         made.run(8)
         yield made

@@ -111,3 +111,26 @@ def test_the_cooldown_of_an_alert_outlasts_a_step_of_the_clock(folder: Path) -> 
             assert node.post(f"{PATH}/alertmanager", message)["alerts"] == 0
         node.run(601)
         assert node.post(f"{PATH}/alertmanager", message)["alerts"] == 1
+
+
+def test_a_capture_in_flight_is_whole_at_the_end(folder: Path) -> None:
+    with Node(folder, OPEN, rails=2, workload=Constant(RATE)) as node:
+        node.run(5)
+        trigger_ns = node.clock.time_ns()
+        name = node.post(PATH, {"before": "2s", "after": "1m"})["name"]
+        node.run(2)
+        node.stop()
+        recording = load(node.captures / name)
+    assert recording.start_ns == trigger_ns - 2 * SECOND + TICK_NS
+    # what is certain to be complete
+    assert trigger_ns + 1.9 * SECOND <= recording.end_ns <= trigger_ns + 2 * SECOND
+    assert np.abs(recording.bytes_per_second - RATE).max() <= WORD_RATE
+
+
+def test_nobody_writes_to_a_daemon_that_was_not_opened(folder: Path) -> None:
+    with Node(folder, rails=1) as node:
+        node.run(2)
+        for method, path in (("POST", PATH), ("POST", f"{PATH}/alertmanager"), ("DELETE", f"{PATH}/x")):
+            given = {"json": {}} if method == "POST" else {}
+            assert node.send(method, path, **given).status_code == 403
+        assert captures(node) == []

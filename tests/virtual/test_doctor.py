@@ -81,31 +81,6 @@ def test_a_fault_of_the_simulator_is_the_only_finding(fault: str | None, folder:
     assert (answer.document["verdict"], answer.code) == (level, 1)
 
 
-def test_a_device_that_came_back_is_ok(folder: Path) -> None:
-    with make_node(folder) as node:
-        node.stop()
-        node.vanish(DEVICE)
-        node.run(1)
-        node.fault()
-        assert examine(node).troubles() == []
-
-
-def test_page_and_document_have_the_same_findings(folder: Path) -> None:
-    flags = ("--no-look", "--check=rails", "--check=devices")
-    with make_node(folder) as node:
-        node.stop()
-        node.fault({"link-flap": [DEVICE]})
-        answer = examine(node, *flags)
-        page = ask_doctor(node.world, node.clock, node.tree, node.path / "no-ring", *flags)
-    unwrapped = " ".join(page.said.split())
-    assert (page.code, answer.code) == (1, 1)
-    for finding in answer.document["findings"]:
-        assert finding["sentence"] in unwrapped
-        assert finding["subject"] in unwrapped
-    assert unwrapped.endswith("verdict: FAIL (1 failure)")
-    assert {finding["topic"] for finding in answer.document["findings"]} == {"devices", "rails"}
-
-
 def test_without_a_daemon_doctor_samples_the_tree(folder: Path) -> None:
     with make_node(folder) as node:
         node.stop()

@@ -24,7 +24,8 @@ SETTLED = 2.5
 
 @pytest.fixture
 def node(folder: Path) -> Iterator[Node]:
-    with Node(folder, "--slow.interval=1s", rails=PORTS, workload=Constant(RATE)) as node:
+    flags = ("--slow.interval=1s", "--slow.xmit-wait-tick=8")
+    with Node(folder, *flags, rails=PORTS, workload=Constant(RATE)) as node:
         node.run(5.5)
         yield node
 
@@ -39,6 +40,14 @@ def after_putting(node: Node, device: str, value: int) -> float | None:
     node.put(device, "symbol_error", str(value))
     node.run(SETTLED)
     return symbol_errors(node, device)
+
+
+def test_the_stalled_share_is_absent_while_its_counter_is_full(node: Node) -> None:
+    name = "ibpulse_port_transmit_stalled_ratio"
+    assert list(node.metrics().find(name).values()) == [0.0] * PORTS
+    node.put("mlx5_3", "port_xmit_wait", str(2**32 - 1))
+    node.run(SETTLED)
+    assert list(node.metrics().find(name).values()) == [0.0] * (PORTS - 1)
 
 
 def test_a_counter_that_hangs_leaves_the_others_fresh(node: Node) -> None:

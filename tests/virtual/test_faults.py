@@ -113,6 +113,7 @@ def test_a_device_that_answers_again_is_sampled_with_the_others(node: Node) -> N
     # in a process of its own
     assert node.window("500ms")["mlx5_1:1 transmit"] == [RATE] * 50
     assert node.metrics().value("ibpulse_device_quarantined", device="mlx5_1") == 1
+    assert node.metrics().value("ibpulse_sampler_takeovers_total") == 1
     # it has to answer for ten seconds
     node.run(11)
     assert node.metrics().value("ibpulse_device_quarantined", device="mlx5_1") == 0
@@ -173,6 +174,13 @@ def test_a_counter_that_wraps_is_a_reset(folder: Path, bits: int) -> None:
         found, resets = node.window("11s")["mlx5_1:1 transmit"], node.metrics().port("resets_total", "mlx5_1")
     assert holes(found) == [1] * sum(first + period * number < 11.4 for number in range(20))
     assert resets == sum(first + period * number < 11.45 for number in range(20))
+
+
+def test_a_slow_refresh_is_measured(folder: Path) -> None:
+    with Node(folder, rails=2, workload=Constant(RATE), faults={"refresh": {"mlx5_1": 100}}) as node:
+        node.run(20)
+        found = node.metrics().find("ibpulse_port_effective_resolution_seconds")
+    assert {dict(labels)["device"]: seconds for labels, seconds in found.items()} == {"mlx5_0": 0.01, "mlx5_1": 0.1}
 
 
 def test_traffic_that_no_line_can_carry_is_kept_and_reported(node: Node) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import orjson
 import pytest
 
 from tests.virtual.asgi import App
-from tests.virtual.fleet import Fleet
+from tests.virtual.fleet import Fleet, share
 
 JSON = "application/json"
 
@@ -81,10 +80,7 @@ NODE_PATHS = ("ports", "jobs", "clock", "events", "summary", "captures", "topolo
 @pytest.fixture(scope="module")
 def fleet(shared_folder: Path) -> Iterator[Fleet]:
     """Six nodes of a job, of which four have failed, and servers: one answers like a node about its ports and jobs."""
-    owners = shared_folder / "owners"
-    owners.mkdir(mode=0o755)
-    (owners / "7.json").write_text(json.dumps({"id": "7", "scheduler": "slurm"}))
-    flags = (f"--jobs.owners-dir={owners}", "--slow.interval=1s", "--capture.allow-unauthenticated=true")
+    flags = (share(shared_folder), "--slow.interval=1s", "--capture.allow-unauthenticated=true")
     with Fleet(shared_folder, 6, *flags, workload="dense", interval="50ms") as made:
         made.run(6)
         first = made.nodes[0]

@@ -114,6 +114,10 @@ def story(shared_folder: Path) -> Iterator[Story]:
         yield found
 
 
+# of the devices that hung and came back, in addition to their states
+OTHERS = ("quarantined", "released", "counter-reset")
+
+
 def events_of(story: Story, device: str) -> list[dict[str, Any]]:
     return [event for event in story.events["after"] if event["device"] == device]
 
@@ -124,7 +128,7 @@ def the_event(story: Story, device: str, kind: str) -> dict[str, Any]:
     return event
 
 
-def assert_time(event: dict[str, Any], true_ms: float, within_ms: float = 1000.0) -> None:
+def assert_time(event: dict[str, Any], true_ms: float, within_ms: float) -> None:
     """The truth lies in the uncertainty of the event, which is at most the time between two looks."""
     assert 0 <= event["time_ms"] - true_ms <= within_ms, event
     assert event["time_ms"] - event["uncertainty_ms"] <= true_ms + 1, event
@@ -152,28 +156,25 @@ def column(answer: bytes, device: str) -> list[float | None]:
     return [float(value) if value else None for value in values]
 
 
-def test_every_port_keeps_its_past_as_ratio(story: Story) -> None:
-    for device in WORDS:
-        assert column(story.past["after"]["window"], device) == [RATE] * 60
-        assert column(story.past["after"]["ratio"], device) == [pytest.approx(RATE / NDR, rel=1e-6)] * 60
+@pytest.mark.parametrize("device", WORDS)
+def test_every_port_keeps_its_past_as_ratio(story: Story, device: str) -> None:
+    assert column(story.past["after"]["window"], device) == [RATE] * 60
+    assert column(story.past["after"]["ratio"], device) == [pytest.approx(RATE / NDR, rel=1e-6)] * 60
 
 
-def test_the_ratio_of_a_port_that_is_down_is_that_of_its_last_active_rate(story: Story) -> None:
-    assert column(story.incident["during"]["ratio"], DOWN) == [0.0] * 60
-
-
-def test_the_ratio_after_a_change_of_the_rate_is_that_of_the_new_one(story: Story) -> None:
-    assert column(story.incident["after"]["ratio"], SLOWER) == [pytest.approx(RATE / HDR, rel=1e-6)] * 60
-
-
-@pytest.mark.parametrize("device", [COUNTERS_FAIL, HUNG, VANISHED])
-def test_a_port_that_could_not_be_read_has_missing_data_and_no_zero(story: Story, device: str) -> None:
-    assert column(story.incident["after"]["window"], device) == [None] * 60
-
-
-@pytest.mark.parametrize("device", [HEALTHY, STATE_FAILS])
-def test_a_state_that_cannot_be_read_costs_no_sample(story: Story, device: str) -> None:
-    assert column(story.incident["during"]["window"], device) == [RATE] * 60
+@pytest.mark.parametrize(
+    ("device", "question", "value"),
+    [
+        # the ratio to the last rate of an active link, and to a new rate
+        (DOWN, "ratio", 0.0),
+        (SLOWER, "ratio", pytest.approx(RATE / HDR, rel=1e-6)),
+        # missing data is no zero, and a state that cannot be read costs no sample
+        *((device, "window", None) for device in (COUNTERS_FAIL, HUNG, VANISHED)),
+        *((device, "window", RATE) for device in (HEALTHY, STATE_FAILS)),
+    ],
+)
+def test_the_samples_of_the_incidents(story: Story, device: str, question: str, value: object) -> None:
+    assert column(story.incident["after"][question], device) == [value] * 60
 
 
 def test_the_ports_say_what_is_wrong_with_them(story: Story) -> None:
@@ -194,53 +195,27 @@ def test_the_ports_say_since_when(story: Story, device: str) -> None:
     assert since_ms == pytest.approx(first["time_ms"], abs=1)
 
 
-def test_a_healthy_port_has_no_event(story: Story) -> None:
-    assert events_of(story, HEALTHY) == []
-
-
-@pytest.mark.parametrize(
-    ("device", "began", "ended"),
-    [
-        (DOWN, "link-down", "link-up"),
-        (STATE_FAILS, "unreadable", "readable"),
-        (VANISHED, "disappeared", "appeared"),
-    ],
-)
-def test_the_events_tell_an_incident_and_its_end(story: Story, device: str, began: str, ended: str) -> None:
-    assert [event["kind"] for event in events_of(story, device) if event["kind"] != "counter-reset"] == [began, ended]
-    # the scan that misses a device waits a second for the one that hangs
-    assert_time(the_event(story, device, began), story.begun_ms, 2000 if device == VANISHED else 1000)
-    assert_time(the_event(story, device, ended), story.ended_ms, 2000 if device == VANISHED else 1000)
-
-
-def test_the_events_tell_a_change_of_the_rate_and_back(story: Story) -> None:
-    first, second = events_of(story, SLOWER)
-    assert (first["kind"], second["kind"]) == ("rate-change", "rate-change")
-    assert (first["before"]["rate_bytes_per_second"], first["after"]["rate_bytes_per_second"]) == (NDR, HDR)
-    assert second["after"]["rate_bytes_per_second"] == NDR
-    assert_time(first, story.begun_ms)
-    assert_time(second, story.ended_ms)
-
-
-def test_the_events_tell_reads_that_hang(story: Story) -> None:
-    kinds = [event["kind"] for event in events_of(story, HUNG) if event["subject"] != HUNG]
-    assert kinds == ["unreadable", "readable"]
+# the events of each device, with the most milliseconds between an incident or its end and the event
+EVENTS: dict[str, tuple[tuple[str, str, float], ...]] = {
+    HEALTHY: (),
+    DOWN: (("link-down", "begun_ms", 1000), ("link-up", "ended_ms", 1000)),
+    SLOWER: (("rate-change", "begun_ms", 1000), ("rate-change", "ended_ms", 1000)),
+    STATE_FAILS: (("unreadable", "begun_ms", 1000), ("readable", "ended_ms", 1000)),
+    COUNTERS_FAIL: (("unreadable", "begun_ms", 2000),),
     # a read hangs after a second, and the next read may begin after another one
-    assert_time(the_event(story, HUNG, "unreadable"), story.begun_ms, 2500)
-    assert_time(the_event(story, HUNG, "readable"), story.ended_ms, 2500)
+    HUNG: (("unreadable", "begun_ms", 2500), ("readable", "ended_ms", 2500)),
+    # the scan that misses a device, and the first reading of `link_downed`, wait a second for the device that hangs
+    VANISHED: (("disappeared", "begun_ms", 2000), ("appeared", "ended_ms", 2000)),
+    FLAPPED: (("link-flap", "begun_ms", 2000),),
+}
 
 
-def test_the_events_tell_counters_that_fail(story: Story) -> None:
-    (event,) = events_of(story, COUNTERS_FAIL)
-    assert event["kind"] == "unreadable"
-    assert_time(event, story.begun_ms, 2000)
-
-
-def test_a_flap_between_two_readings_is_told_by_link_downed(story: Story) -> None:
-    (event,) = events_of(story, FLAPPED)
-    assert (event["kind"], event["details"]) == ("link-flap", {"link_downed": 1})
-    # the device that hangs holds up the first reading
-    assert_time(event, story.begun_ms, 2000)
+@pytest.mark.parametrize("device", EVENTS)
+def test_the_events_tell_an_incident_and_its_end(story: Story, device: str) -> None:
+    found = [event for event in events_of(story, device) if event["kind"] not in OTHERS]
+    assert [event["kind"] for event in found] == [kind for kind, _, _ in EVENTS[device]]
+    for event, (_, when, within_ms) in zip(found, EVENTS[device], strict=True):
+        assert_time(event, getattr(story, when), within_ms)
 
 
 def test_the_states_of_the_events_are_those_before_and_after(story: Story) -> None:
@@ -251,6 +226,11 @@ def test_the_states_of_the_events_are_those_before_and_after(story: Story) -> No
     assert event["after"]["rate_bytes_per_second"] == NDR
     assert the_event(story, VANISHED, "disappeared")["after"] is None
     assert the_event(story, VANISHED, "appeared")["after"]["active"]
+    rates = [
+        [event[when]["rate_bytes_per_second"] for when in ("before", "after")] for event in events_of(story, SLOWER)
+    ]
+    assert rates == [[NDR, HDR], [HDR, NDR]]
+    assert the_event(story, FLAPPED, "link-flap")["details"] == {"link_downed": 1}
 
 
 def test_the_device_that_hung_was_isolated_and_joined_the_others_again(story: Story) -> None:

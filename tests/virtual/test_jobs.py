@@ -12,8 +12,6 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.core.recordings import load
 from ibpulse.core.recordings.recording import trace_holdings
-from tests.running import Metrics
-from tests.tables import for_each
 from tests.virtual.node import Node
 
 
@@ -50,27 +48,14 @@ def ask_jobs(node: Node) -> dict[str, Any]:
     return {job["job_id"]: job for job in node.get("/api/v1/jobs")["jobs"]}
 
 
-@for_each(
-    [
-        (("s5K1KKYAYG5D00", "sEKNKTV3WPV500", "system"), True, 2, 2),
-        (("system",), True, 0, 0),
-        # names of another version of Slurm are not no jobs
-        (("s5K1KKYAYG5D00", "t5K1KKYAYG5D00", "system"), False, None, 1),
-    ]
-)
-def test_a_busy_node_with_the_cgroups_of_slurm_26_has_jobs(
-    names: tuple[str, ...], known: bool, count: float | None, listed: int, folder: Path
-) -> None:
-    with Node(folder / "-".join(names), "--slow.interval=1s", rails=2, workload="constant") as node:
-        for name in names:
+def test_a_busy_node_with_the_cgroups_of_slurm_has_jobs(folder: Path) -> None:
+    with Node(folder, "--slow.interval=1s", rails=2, workload="constant") as node:
+        for name in ("s5K1KKYAYG5D00", "sEKNKTV3WPV500", "system"):
             (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
         node.run(3)
         answer = node.get("/api/v1/jobs")
-        assert (answer["known"], len(answer["jobs"]), len(answer["notices"])) == (known, listed, int(not known))
-        found = node.metrics().find("ibpulse_node_jobs")
-        assert list(found.values()) == ([] if count is None else [count])
-        # alerts then go by the traffic
-        assert node.metrics().find("ibpulse_node_last_traffic_timestamp_seconds")
+        assert (answer["known"], len(answer["jobs"]), answer["notices"]) == (True, 2, [])
+        assert node.metrics().value("ibpulse_node_jobs") == 2
 
 
 def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(
@@ -114,33 +99,3 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(
         check_window(node, "a", halves["a"])
         answer = node.ask("/api/v1/window", job="c")
         assert (answer.status_code, answer.json()["known_jobs"]) == (404, ["b", "a"])
-
-
-def check_job(metrics: Metrics, job: str, devices: list[str], step_seconds: float) -> None:
-    """The job has this step, and each of its rails an equal share of its traffic."""
-    (step,) = metrics.find("ibpulse_job_step_period_seconds", job_id=job).values()
-    assert step == pytest.approx(step_seconds, rel=0.01)
-    for device in devices:
-        assert metrics.port("rail_share_ratio", device) == pytest.approx(0.25, abs=0.001)
-        assert metrics.port("rail_idle", device) == 0
-
-
-def test_two_simulated_jobs_have_their_own_steps_and_one_outlives_the_other(folder: Path) -> None:
-    first, second = ([f"mlx5_{number}" for number in numbers] for numbers in (range(4), range(4, 8)))
-    flags = ("--slow.interval=1s", f"--jobs.owners-dir={folder / 'sys' / 'jobs'}", "--analysis.traffic-window=10s")
-    dense = {"workload": "dense", "devices": first}
-    with Node(folder, *flags, workload="constant") as node:
-        node.run(3.5)
-        node.control({"jobs": {"a": dense, "b": {"workload": {"name": "dense", "stretch": 3}, "devices": second}}})
-        node.run(25)
-        metrics = node.metrics()
-        assert metrics.owners() == {"a": set(first), "b": set(second)}
-        check_job(metrics, "a", first, 0.315)
-        check_job(metrics, "b", second, 3 * 0.315)
-        node.control({"jobs": {"a": dense}})
-        node.run(15)
-        metrics = node.metrics()
-        assert metrics.owners() == {"a": set(first)}
-        assert not metrics.find("ibpulse_job_step_period_seconds", job_id="b")
-        check_job(metrics, "a", first, 0.315)
-        assert {metrics.port("rail_idle", device) for device in second} <= {0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import orjson
 import pytest
 
 from ibpulse.workbench.simulate.workloads import Constant
-from tests.virtual.fleet import Fleet
+from tests.virtual.fleet import Fleet, share
 from tests.virtual.rates import RATE, WORD_RATE
 
 JOB = "/api/v1/jobs/7"
@@ -21,10 +20,7 @@ SLOW = "node-2"
 @pytest.fixture(scope="module")
 def fleet(shared_folder: Path) -> Iterator[Fleet]:
     """Three nodes with one job; the last one has a sample each second."""
-    owners = shared_folder / "owners"
-    owners.mkdir(mode=0o755)
-    (owners / "7.json").write_text(json.dumps({"id": "7", "scheduler": "slurm"}))
-    flags = (f"--jobs.owners-dir={owners}", "--slow.interval=1s")
+    flags = (share(shared_folder), "--slow.interval=1s")
     intervals = ("50ms", "50ms", "1s")
     with Fleet(shared_folder, 3, *flags, rails=1, workload=Constant(RATE), intervals=intervals) as made:
         made.run(8)

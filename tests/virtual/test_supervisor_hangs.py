@@ -6,14 +6,12 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.core.ring import layout as at
-from ibpulse.core.ring.reader import RingReader
 from tests.virtual.samplers import INTERVAL_NS, Supervised
 
 MS = 1_000_000
@@ -163,19 +161,6 @@ def lengthened(node: Supervised) -> list[str]:
 
 def stride(node: Supervised) -> int:
     return node.ring.slot_word(node.supervisor.slots[f"{SLOW}:1"], at.S_STRIDE)
-
-
-def test_a_slow_device_is_sampled_at_its_interval_and_the_others_at_theirs(slow: Supervised) -> None:
-    # a read may take a tenth of the interval
-    assert stride(slow) == 10
-    last = slow.ring.latest_tick()
-    ticks = np.arange(last - 99, last + 1)
-    found = RingReader(slow.ring).read([slow.supervisor.slots[f"{SLOW}:1"]], last - 99, last).present[0]
-    assert ticks[found].tolist() == [tick for tick in ticks if tick % 10 == 0]
-    assert {slow.sampled(name, 1) for name in ("mlx5_0", "mlx5_2")} == {"x" * 100}
-    assert lengthened(slow) == [SLOW]
-    assert slow.supervisor.health().quarantined_devices == ()
-    assert slow.samplers.running() == [0, 1]
 
 
 def test_a_slow_device_returns_to_the_others_when_it_is_quick_again(

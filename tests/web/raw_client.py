@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, ClassVar
 
 import uvloop
+from starlette.types import ASGIApp
 
-from ibpulse.core.http.server import WebServer
+from ibpulse.core.http.server import WebServer, serve
 
 
 def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -26,6 +28,16 @@ def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
                 runner.run(Client.close_all())
 
     return run
+
+
+@contextlib.asynccontextmanager
+async def running(app: ASGIApp, **options: Any) -> AsyncIterator[WebServer]:
+    """A server with this application."""
+    server = await serve(app, "127.0.0.1", 0, **options)
+    try:
+        yield server
+    finally:
+        await server.stop()
 
 
 class Client:

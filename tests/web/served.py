@@ -79,17 +79,10 @@ class Served:
 
     async def curl(self, *flags: str) -> tuple[int, str]:
         """Exit status and answer of curl."""
+        command = ["curl", "--silent", "--show-error", "--max-time", "10", "--cacert", str(self.files.authority.cert)]
         process = await asyncio.create_subprocess_exec(
-            *(
-                "curl",
-                "--silent",
-                "--show-error",
-                "--max-time",
-                "10",
-                "--cacert",
-                str(self.files.authority.cert),
-                *flags,
-            ),
+            *command,
+            *flags,
             f"https://localhost:{self.server.port}/",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -15,7 +15,6 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.agent.web.app import create_app
 from ibpulse.core.http import access
 from ibpulse.core.http.access import (
     AccessControl,
@@ -28,6 +27,7 @@ from ibpulse.core.http.admission import FullError
 from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
 from tests.turns import until
+from tests.web.conftest import make_client
 from tests.web.rings import Node
 
 SECOND_NS = 1_000_000_000
@@ -50,8 +50,7 @@ def write_web_config(directory: Path, text: str = "") -> WebConfigReloader:
 
 @pytest.fixture
 async def client(node: Node, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(node.parts(web_config=write_web_config(tmp_path)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as made:
+    async with make_client(node.parts(web_config=write_web_config(tmp_path))) as made:
         yield made
 
 
@@ -307,8 +306,7 @@ async def test_every_answer_has_the_configured_headers(node: Node, tmp_path: Pat
         "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: deny\n"
         "    Content-Security-Policy: upgrade-insecure-requests\n    X-Content-Type-Options: nosniff\n"
     )
-    app = create_app(node.parts(web_config=write_web_config(tmp_path, text)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://node") as client:
+    async with make_client(node.parts(web_config=write_web_config(tmp_path, text))) as client:
         answers = [await client.get("/", auth=("alice", "secret")), await client.get("/"), await client.get("/-/ready")]
     for answer in answers:
         assert answer.headers["strict-transport-security"] == "max-age=60"
@@ -348,18 +346,22 @@ def test_any_other_server_serves_every_name(listen: str, monkeypatch: pytest.Mon
     assert served(HostCheck(listen), [*LOOPBACK, *FOREIGN, *ADDRESSES]) == [*LOOPBACK, *FOREIGN, *ADDRESSES]
 
 
-def test_case_and_port_of_configured_names_are_ignored() -> None:
-    names = ["gpu7", "GPU7:443", "gpu7.", "ibpulse.example.org"]
-    assert served(HostCheck("127.0.0.1", ["gpu7", "IBpulse.example.org"]), [*names, *FOREIGN]) == names
+NAMES = ["gpu7", "GPU7:443", "gpu7.", "ibpulse.example.org"]
 
 
-def test_configured_names_and_addresses_are_served_everywhere() -> None:
-    assert served(HostCheck("", ["gpu7"]), ["gpu7", *LOOPBACK, *ADDRESSES]) == ["gpu7", *LOOPBACK, *ADDRESSES]
-    assert served(HostCheck("", ["gpu7"]), FOREIGN) == []
-
-
-def test_a_star_serves_every_name() -> None:
-    assert served(HostCheck("127.0.0.1", ["*"]), FOREIGN) == FOREIGN
+@pytest.mark.parametrize(
+    ("listen", "configured", "names"),
+    [
+        # case and port are ignored
+        ("127.0.0.1", ["gpu7", "IBpulse.example.org"], NAMES),
+        # a server that listens elsewhere has its addresses, too
+        ("", ["gpu7"], ["gpu7", *LOOPBACK, *ADDRESSES]),
+        ("127.0.0.1", ["*"], FOREIGN),
+    ],
+)
+def test_configured_names_are_served(listen: str, configured: list[str], names: list[str]) -> None:
+    foreign = [] if configured == ["*"] else FOREIGN
+    assert served(HostCheck(listen, configured), [*names, *foreign]) == names
 
 
 def test_every_host_header_counts() -> None:

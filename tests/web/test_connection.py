@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import itertools
 import json
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import bcrypt
 import pytest
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http import admission
 from ibpulse.core.http import server as server_module
 from ibpulse.core.http.access import PROBES, AccessControl, HostCheck
@@ -30,20 +26,10 @@ from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
-from tests.web.raw_client import Client, on_uvloop
+from tests.web.raw_client import Client, on_uvloop, running
 from tests.web.rings import Node
-from tests.web.test_stream import advance
 
 LOGIN = "Authorization: Basic " + base64.b64encode(b"alice:secret").decode()
-
-
-@contextlib.asynccontextmanager
-async def running(app: ASGIApp) -> AsyncIterator[WebServer]:
-    server = await serve(app, "127.0.0.1", 0)
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 def with_users(directory: Path) -> WebConfigReloader:
@@ -310,37 +296,6 @@ async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, ca
     with pytest.raises(ConnectionRefusedError):
         await Client.open(server)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-@on_uvloop
-async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    # five seconds from one look at the clock to the next
-    times = itertools.count(step=5)
-    monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
-    counts, loop = WebCounts(), asyncio.get_running_loop()
-    known, rounds = node.parts().node.supervisor.known_ports, 0
-
-    def know() -> tuple[KnownPort, ...]:
-        nonlocal rounds
-        rounds += 1
-        return known()
-
-    parts = node.parts(counts=counts, known_ports=know)
-    async with running(create_app(parts)) as server:
-        deaf = socket.socket()
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.setblocking(False)
-        await loop.sock_connect(deaf, (server.host, server.port))
-        await loop.sock_sendall(deaf, b"GET /api/v1/stream?every=100ms HTTP/1.1\r\nHost: a\r\n\r\n")
-        await until(lambda: counts.stream_viewers)
-        while counts.stream_viewers:
-            begin = rounds
-            advance(node, 10)
-            await until(lambda begin=begin: rounds > begin or not counts.stream_viewers)
-            for each in connections(server):
-                each.check_reading()
-        parts.ending.set()
-        deaf.close()
 
 
 @on_uvloop

@@ -8,7 +8,7 @@ import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,15 +29,14 @@ from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, bind, serve
 from tests.loop_clock import pause, until
 from tests.names import forget_invalid_names
-from tests.web.raw_client import Client
+from tests.web.raw_client import Client, running
 from tests.web.rings import EPOCH, Node
 
 
 @pytest.fixture
 async def node_server(node: Node) -> AsyncIterator[WebServer]:
-    running = await serve(create_app(node.parts()), "127.0.0.1", 0)
-    yield running
-    await running.stop()
+    async with running(create_app(node.parts())) as made:
+        yield made
 
 
 async def talk(server: WebServer, request: bytes) -> bytes:
@@ -61,12 +60,12 @@ async def test_a_window_crosses_a_real_socket(node_server: WebServer) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
-async def test_a_head_that_never_comes_is_given_up(node: Node) -> None:
-    running = await serve(create_app(node.parts()), "127.0.0.1", 0)
-    assert await talk(running, b"") == b""
-    assert await talk(running, b"GET / HTTP/1.1\r\nHost:") == b""
-    assert (await talk(running, b"GET /-/ready HTTP/1.1\r\nHost: a\r\n\r\nGET /")).startswith(b"HTTP/1.1 200 OK")
-    await running.stop()
+async def test_a_head_that_never_comes_is_given_up(node_server: WebServer) -> None:
+    assert await talk(node_server, b"") == b""
+    assert await talk(node_server, b"GET / HTTP/1.1\r\nHost:") == b""
+    answer = await talk(node_server, b"GET /-/ready HTTP/1.1\r\nHost: a\r\n\r\nGET /")
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"\r\ndate: " in answer
 
 
 async def test_an_answer_may_take_longer_than_its_request() -> None:
@@ -74,17 +73,15 @@ async def test_an_answer_may_take_longer_than_its_request() -> None:
         await pause(server_module.HEAD_SECONDS + 1)
         await PlainTextResponse("late")(scope, receive, send)
 
-    running = await serve(slow, "127.0.0.1", 0)
-    answer = await talk(running, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    async with running(slow) as server:
+        answer = await talk(server, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert answer.endswith(b"late")
-    await running.stop()
 
 
 async def test_signals_stay_with_the_command(node: Node) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    running = await serve(create_app(node.parts()), "127.0.0.1", 0)
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
-    await running.stop()
+    async with running(create_app(node.parts())):
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 async def test_an_address_in_use_is_a_fault_of_the_configuration(node_server: WebServer, node: Node) -> None:
@@ -141,13 +138,8 @@ async def measure(scope: Scope, receive: Receive, send: Send) -> None:
     await JSONResponse({"length": length})(scope, receive, send)
 
 
-@asynccontextmanager
-async def serving(app: ASGIApp, web_config: WebConfigReloader | None = None) -> AsyncIterator[WebServer]:
-    server = await serve(AccessControl(app, web_config, LIMIT), "127.0.0.1", 0)
-    try:
-        yield server
-    finally:
-        await server.stop()
+def serving(app: ASGIApp, web_config: WebConfigReloader | None = None) -> AbstractAsyncContextManager[WebServer]:
+    return running(AccessControl(app, web_config, LIMIT))
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.core.events import EventLog
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.server import serve
 from ibpulse.core.http.stream import Viewer, Viewers
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.metrics.web import WebCounts
@@ -30,6 +29,7 @@ from tests.ring.writing import put_signals
 from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.events import Event, Listener, listening
+from tests.web.raw_client import running
 from tests.web.rings import EPOCH, Node, fabric, full_node, instant_ns, make_node, port
 
 MS = 10
@@ -37,13 +37,12 @@ MS = 10
 
 @contextlib.asynccontextmanager
 async def served(parts: WebParts) -> AsyncIterator[httpx.AsyncClient]:
-    server = await serve(create_app(parts), "127.0.0.1", 0)
-    try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=HANG_SECONDS) as client:
-            yield client
-    finally:
-        parts.ending.set()
-        await server.stop()
+    async with running(create_app(parts)) as server:
+        try:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=HANG_SECONDS) as client:
+                yield client
+        finally:
+            parts.ending.set()
 
 
 def last_tick(event: Event) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,49 +70,44 @@ async def test_stopping_ends_a_handshake_under_way(files: Files) -> None:
         writer.close()
 
 
-async def test_a_client_without_a_certificate_does_not_get_in(files: Files) -> None:
-    files.write(MUTUAL)
-    async with Served(files) as served:
-        assert (await served.curl())[0] in BROKEN_OFF
-        assert (await served.curl(*files.stranger.curl()))[0] in BROKEN_OFF
+IF_GIVEN = MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
+REFUSED = object()
 
 
-async def test_the_common_name_of_the_certificate_is_the_user(files: Files) -> None:
-    files.write(MUTUAL)
+@pytest.mark.parametrize(
+    ("more", "who", "user"),
+    [
+        (MUTUAL, "", REFUSED),
+        (MUTUAL, "stranger", REFUSED),
+        (MUTUAL, "client", "client"),
+        (IF_GIVEN, "", None),
+        (IF_GIVEN, "client", "client"),
+        (IF_GIVEN, "stranger", REFUSED),
+        *(
+            (f'{MUTUAL}\n  client_allowed_sans: ["{name}", other]', "client", "client")
+            for name in ("scraper", "::1", "a@b.example", "spiffe://x/y")
+        ),
+        # the subject does not count, as in Go
+        (f"{MUTUAL}\n  client_allowed_sans: [client, other]", "client", REFUSED),
+    ],
+)
+async def test_a_certificate_is_a_user_or_does_not_get_in(files: Files, more: str, who: str, user: object) -> None:
+    files.write(more)
     async with Served(files) as served:
-        assert await served.curl(*files.client.curl()) == (0, '{"user":"client","scheme":"https"}')
-        assert await served.curl(*files.client.curl(), "--tls-max", "1.2") == (0, '{"user":"client","scheme":"https"}')
+        status, said = await served.curl(*(getattr(files, who).curl() if who else ()))
+    if user is REFUSED:
+        assert status in BROKEN_OFF
+        assert "user" not in said
+    else:
+        assert (status, json.loads(said)) == (0, {"user": user, "scheme": "https"})
 
 
 async def test_without_a_common_name_the_first_alternative_name_is_the_user(files: Files) -> None:
     files.write(MUTUAL)
     nameless = sign(files.clients, files.directory, "nameless", "IP:::1,DNS:scraper", subject="/O=lab")
     async with Served(files) as served:
-        assert await served.curl(*nameless.curl()) == (0, '{"user":"::1","scheme":"https"}')
-
-
-async def test_a_certificate_may_be_left_out_where_it_is_verified_only_if_given(files: Files) -> None:
-    files.write(MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"))
-    async with Served(files) as served:
-        assert await served.curl() == (0, '{"user":null,"scheme":"https"}')
-        assert await served.curl(*files.client.curl()) == (0, '{"user":"client","scheme":"https"}')
-        assert (await served.curl(*files.stranger.curl()))[0] in BROKEN_OFF
-
-
-@pytest.mark.parametrize("name", ["scraper", "::1", "a@b.example", "spiffe://x/y"])
-async def test_a_certificate_with_an_allowed_name_gets_in(files: Files, name: str) -> None:
-    files.write(f'{MUTUAL}\n  client_allowed_sans: ["{name}", other]')
-    async with Served(files) as served:
-        assert (await served.curl(*files.client.curl()))[0] == 0
-
-
-async def test_a_certificate_without_an_allowed_name_does_not_get_in(files: Files) -> None:
-    # the subject does not count, as in Go
-    files.write(f"{MUTUAL}\n  client_allowed_sans: [client, other]")
-    async with Served(files) as served:
-        status, said = await served.curl(*files.client.curl())
-        assert status in BROKEN_OFF
-        assert "user" not in said
+        for version in ("1.2", "1.3"):
+            assert await served.curl(*nameless.curl(), "--tls-max", version) == (0, '{"user":"::1","scheme":"https"}')
 
 
 def test_no_certificate_has_no_allowed_name() -> None:

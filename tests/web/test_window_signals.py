@@ -55,12 +55,11 @@ async def test_a_window_has_what_counters_gained(node: Node) -> None:
     assert waits["full"] == [False, False, False, True, True, False, False, False]
 
 
-async def test_they_are_left_out_unless_asked_for(node: Node) -> None:
+async def test_only_the_chosen_ports_have_them_if_asked_for(node: Node) -> None:
     assert "signals" not in await get(node)
-
-
-async def test_only_the_chosen_ports_have_them(node: Node) -> None:
     assert (await get(node, signals="true", port="mlx5_1"))["signals"] == []
+    problem = await get(node, 422, signals="true", format="csv")
+    assert "signals are only in format=json" in str(problem)
 
 
 async def test_a_client_reads_the_answer(node: Node) -> None:
@@ -69,8 +68,3 @@ async def test_a_client_reads_the_answer(node: Node) -> None:
     answer = read_members(WindowAnswer, response.content)
     assert answer.signals is not None
     assert answer.signals[0].series[0].name == ROCE[0].name
-
-
-async def test_tables_have_no_place_for_them(node: Node) -> None:
-    problem = await get(node, 422, signals="true", format="csv")
-    assert "signals are only in format=json" in str(problem)
