@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -29,6 +28,7 @@ from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, r
 from ibpulse.core.http.stream import answer_event
 from ibpulse.gateway.nodes.requests import read_events
 from tests.aggregator.rings import Ring, port, update
+from tests.client.servers import npy
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
@@ -198,12 +198,6 @@ HEAD = {
     "coverage": "",
     "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
 }
-
-
-def npy(values: Any) -> bytes:
-    body = io.BytesIO()
-    np.save(body, values)
-    return body.getvalue()
 
 
 def array(values: Any, **changes: Any) -> PeerAnswer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -12,15 +11,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.campaigns.pages.browser import Live, live
+from tests.grafana.servers import free_address
 from tests.running import Running, eventually
 
 pytestmark = pytest.mark.needs("chromium")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def coloured(found: Live, begin_ms: float, end_ms: float) -> float:
@@ -33,7 +27,7 @@ def coloured(found: Live, begin_ms: float, end_ms: float) -> float:
 
 
 def test_a_lost_connection_is_said_and_recovers(browser: Browser, tree: Path, tmp_path: Path) -> None:
-    daemon = Running(tree, tmp_path / "ring", f"--web.listen-address=127.0.0.1:{free_port()}")
+    daemon = Running(tree, tmp_path / "ring", f"--web.listen-address={free_address()}")
     daemon.start()
     try:
         with live(browser, daemon.url) as found:

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from tests import ROOT
-from tests.campaigns.live.daemon.alerting import free_address, program
+from tests.campaigns.live.daemon.alerting import program
+from tests.grafana.servers import free_address
 from tests.programs import find
 from tests.running import eventually
 from tools.grafana.alerts import ALERTS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,8 +10,7 @@ from typing import Any
 
 import yaml
 
-PROMETHEUS = shutil.which("prometheus")
-ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+from tests.grafana.servers import ALERTMANAGER, PROMETHEUS, free_address
 
 
 @contextmanager
@@ -62,9 +59,3 @@ def program(command: list[str], log: Path) -> Iterator[None]:
         finally:
             process.terminate()
             process.wait(15)
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from ibpulse.agent.doctor.facts import DoctorOptions
 from ibpulse.agent.doctor.samples import find_daemon
 from tests.fabrics import simulated
 from tests.other_users import ANOTHER, USER, as_user, needs_other_users, python, shared_directory
-from tests.running import Running, eventually
+from tests.running import Running
+from tests.smoke.parts import take_capture
 
 SECRET = "of root and of nobody else"
 OPEN = "--capture.allow-unauthenticated=true"
@@ -57,15 +57,6 @@ def hostile_directory(path: Path) -> Path:
 def modes(directory: Path) -> dict[Path, int]:
     """Permissions of a directory and of everything in it."""
     return {path: stat.S_IMODE(path.lstat().st_mode) for path in (directory, *directory.rglob("*"))}
-
-
-def take_capture(daemon: Running) -> str:
-    """The name of a new capture, when it is complete."""
-    asked = httpx.post(daemon.url + CAPTURES, json={"before": "1s", "after": "10ms"}, timeout=20)
-    assert asked.status_code == 202, asked.text
-    name: str = asked.json()["name"]
-    eventually(lambda: name in [each["name"] for each in daemon.ask(CAPTURES).json()["captures"]])
-    return name
 
 
 @needs_other_users

@@ -19,9 +19,9 @@ import httpx
 import pytest
 import yaml
 
-from tests.campaigns.live.daemon.alerting import ALERTMANAGER, free_address
 from tests.campaigns.live.daemon.alerting import program as server
 from tests.gateway.gateways import program, running_gateway
+from tests.grafana.servers import ALERTMANAGER, free_address
 from tests.running import eventually
 
 NODES = tuple(f"node{number}" for number in range(1, 9))
