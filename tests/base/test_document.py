@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from ibpulse.base.document import Section, plain, render_json, render_page, render_text, wrap
+from ibpulse.base.document import Section, render_json, render_page, render_text, wrap
 
 TABLE = Section("Rails", ("rail", "bytes"), [("mlx5_0", "1"), ("mlx5_10", "20")], ["two rails"])
 
@@ -54,11 +52,6 @@ def test_json_has_versions_and_null_for_nan() -> None:
     text = render_json("ibpulse_report_version", {"points": (Point(1.0, float("nan")), Point(float("inf"), 2.0))})
     assert list(json.loads(text)) == ["ibpulse_report_version", "ibpulse_version", "points"]
     assert json.loads(text)["points"] == [{"x": 1.0, "y": None}, {"x": None, "y": 2.0}]
-
-
-@pytest.mark.parametrize("value", [1, "text", None, True, [], {}])
-def test_what_json_can_hold_stays_as_it_is(value: object) -> None:
-    assert plain(value) == value
 
 
 def test_long_sentences_are_wrapped_at_100_characters() -> None:

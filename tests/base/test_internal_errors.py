@@ -33,11 +33,6 @@ def divide(errors: InternalErrors, number: int, part: str = "fabric", subject: s
         1 / number
 
 
-def test_every_part_is_there_from_the_start(errors: InternalErrors) -> None:
-    assert errors.counts() == dict.fromkeys(PARTS, 0)
-    assert errors.notices() == ()
-
-
 def test_an_exception_is_counted_and_logged_once(errors: InternalErrors, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         divide(errors, 0)

@@ -15,7 +15,6 @@ from tests.tables import for_each
 
 def seen(node: yaml.Node | None) -> Any:
     """Kind, line and content of a node, without its place in the line."""
-    assert node is not None
     line = node.start_mark.line
     if isinstance(node, yaml.ScalarNode):
         return line, node.value, node.style

@@ -20,7 +20,7 @@ from ibpulse.workbench.fleet.findings import find_sentences
 from ibpulse.workbench.fleet.report import FleetReport, describe_dataset
 from ibpulse.workbench.fleet.source import DatasetChoice
 from ibpulse.workbench.fleet.tiers import PartOrigin, finish_part
-from tests.analysis.test_public_data import find_file
+from tests.statistics.test_public_data import find_file
 
 TICK_NS, START_NS, LINE, LEVEL = 10_000_000, 1_763_683_200_000_000_000, 50e9, 40e9
 MESSAGE_SECONDS, BETWEEN_STEPS = 0.0004, 0.02

@@ -8,11 +8,10 @@ from typing import Any
 
 from ibpulse.agent.doctor import Level, examine, worst_level
 from ibpulse.agent.doctor.facts import Counts, Facts
-from ibpulse.agent.doctor.ports import NEVER, READ_TWICE, join_counts, read_counts
+from ibpulse.agent.doctor.ports import READ_TWICE, join_counts, read_counts
 from ibpulse.agent.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
 from ibpulse.agent.sysfs.device import NO_PORTS
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.kinds import NEVER_RAILS
 from ibpulse.core.model import ByteSource, DevicePlace, Port, PortId, Verdict
 from tests.doctor.making import assert_only, make_facts, make_port, make_topology, only_trouble, sentences, troubles
 from tests.sysfs.opened import Opened
@@ -52,71 +51,52 @@ FULL = Counts({}, {"counters/port_xmit_wait": 2**32 - 1}, ("counters/port_xmit_w
 
 
 @for_each(
-    [
-        (
-            "FAIL rails mlx5_1:1: is a rail, but its link is DOWN.",
-            second(active=False, state="DOWN", rate_bytes_per_second=None),
+    {
+        "FAIL rails mlx5_1:1: is a rail, but its link is DOWN.": second(
+            active=False, state="DOWN", rate_bytes_per_second=None
         ),
-        ("FAIL rails mlx5_1:1: is a rail, but its link is in an unknown state.", second(active=False, state="")),
-        (
-            "WARN rails mlx5_1:1: is a rail: rate cannot be read: Invalid argument.",
-            second(problem="rate cannot be read: Invalid argument."),
+        "FAIL rails mlx5_1:1: is a rail, but its link is in an unknown state.": second(active=False, state=""),
+        "WARN rails mlx5_1:1: is a rail: rate cannot be read: Invalid argument.": second(
+            problem="rate cannot be read: Invalid argument."
         ),
-        (f"FAIL rails mlx5_1:1: is not sampled: {REFUSED}", second(source=None, rail=False, problem=REFUSED)),
-        (
-            "WARN rails mlx5_2:1: is not sampled: refuses.",
-            third(identity={"board": "NVD0000000054"}, source=None, rail=False, problem="refuses."),
+        f"FAIL rails mlx5_1:1: is not sampled: {REFUSED}": second(source=None, rail=False, problem=REFUSED),
+        "WARN rails mlx5_2:1: is not sampled: refuses.": third(
+            identity={"board": "NVD0000000054"}, source=None, rail=False, problem="refuses."
         ),
-        (
-            "WARN rails mlx5_1:1: is not a rail: it is of the rails' model but runs at 25.0 GB/s.",
-            second(rail=False, rate_bytes_per_second=25e9),
+        "WARN rails mlx5_1:1: is not a rail: it is of the rails' model but runs at 25.0 GB/s.": second(
+            rail=False, rate_bytes_per_second=25e9
         ),
-        (
-            "WARN rails mlx5_1:1: is a rail that trained down: it runs at 25.0 GB/s, others of its make are faster.",
-            second(rate_bytes_per_second=25e9, trained_down=True),
+        "WARN rails mlx5_1:1: is a rail that trained down: it runs at 25.0 GB/s, others of its make are "
+        "faster.": second(rate_bytes_per_second=25e9, trained_down=True),
+        "FAIL rails : No port of this node is a rail.": make_facts(
+            [make_port("mlx5_9", rail=False, identity=OTHER)], options=NAMED
         ),
-        (
-            "FAIL rails : No port of this node is a rail.",
-            make_facts([make_port("mlx5_9", rail=False, identity=OTHER)], options=NAMED),
+        f"FAIL remarks mlx5_2: {NO_PORTS}": make_facts(fabric={"notices": (f"mlx5_2: {NO_PORTS}",)}),
+        "WARN likeness mlx5_2:1: has firmware 28.39.1002, but 2 of 3 links up have 28.41.1000": third(
+            identity={"firmware": "28.39.1002"}
         ),
-        (f"FAIL remarks mlx5_2: {NO_PORTS}", make_facts(fabric={"notices": (f"mlx5_2: {NO_PORTS}",)})),
-        (
-            "WARN likeness mlx5_2:1: has firmware 28.39.1002, but 2 of 3 links up have 28.41.1000",
-            third(identity={"firmware": "28.39.1002"}),
+        "WARN likeness mlx5_2:1: has board MT_0000000840": third(identity={"board": "MT_0000000840"}),
+        "WARN likeness mlx5_2:1: has driver mlx4_core": third(identity={"driver": "mlx4_core"}),
+        "WARN likeness mlx5_2:1: has rate 25.0 GB/s, but 2 of 3 links up have 50.0 GB/s.": make_facts(
+            [*RAILS, make_port("mlx5_2", rate_bytes_per_second=25e9)], options={"roles": {"compute": ("mlx5_*",)}}
         ),
-        ("WARN likeness mlx5_2:1: has board MT_0000000840", third(identity={"board": "MT_0000000840"})),
-        ("WARN likeness mlx5_2:1: has driver mlx4_core", third(identity={"driver": "mlx4_core"})),
-        (
-            "WARN likeness mlx5_2:1: has rate 25.0 GB/s, but 2 of 3 links up have 50.0 GB/s.",
-            make_facts(
-                [*RAILS, make_port("mlx5_2", rate_bytes_per_second=25e9)], options={"roles": {"compute": ("mlx5_*",)}}
-            ),
+        "WARN likeness mlx5_1:1: has PCIe path 31.5 GB/s, but 2 of 3 links up have 63 GB/s": at_places(
+            *(DevicePlace(f"mlx5_{n}", pcie_bytes_per_second=rate) for n, rate in enumerate((63e9, 31.5e9, 63e9))),
+            rails=3,
         ),
-        (
-            "WARN likeness mlx5_1:1: has PCIe path 31.5 GB/s, but 2 of 3 links up have 63 GB/s",
-            at_places(
-                *(DevicePlace(f"mlx5_{n}", pcie_bytes_per_second=rate) for n, rate in enumerate((63e9, 31.5e9, 63e9))),
-                rails=3,
-            ),
-        ),
-        (
-            f"WARN pcie mlx5_0: {SLOW_LINK}. ~ Reseat the card.",
-            at_places(
-                DevicePlace("mlx5_0", verdicts=(Verdict("downtrained", f"{SLOW_LINK}: reseat the card."),)),
-                DevicePlace("mlx5_9"),
-                notices=(f"mlx5_0: {SLOW_LINK}: reseat the card.",),
-            ),
+        f"WARN pcie mlx5_0: {SLOW_LINK}. ~ Reseat the card.": at_places(
+            DevicePlace("mlx5_0", verdicts=(Verdict("downtrained", f"{SLOW_LINK}: reseat the card."),)),
+            DevicePlace("mlx5_9"),
+            notices=(f"mlx5_0: {SLOW_LINK}: reseat the card.",),
         ),
         (
             "WARN files mlx5_1:1: has 1 counter without a value, such as counters/VL15_dropped, "
-            "which cannot be read: Invalid argument.",
-            make_facts(counts=counting("counters/VL15_dropped")),
+            "which cannot be read: Invalid argument."
+        ): make_facts(counts=counting("counters/VL15_dropped")),
+        "WARN saturation mlx5_0:1: has counters at their maximum: link_downed, port_xmit_wait.": make_facts(
+            counts={"mlx5_0": FULL}
         ),
-        (
-            "WARN saturation mlx5_0:1: has counters at their maximum: link_downed, port_xmit_wait.",
-            make_facts(counts={"mlx5_0": FULL}),
-        ),
-    ]
+    }.items()
 )
 def test_a_fault_of_a_port_is_the_only_finding(line: str, facts: Facts) -> None:
     assert_only(facts, line)
@@ -162,10 +142,6 @@ def test_a_port_that_is_no_rail_says_why(port: Port, options: dict[str, object],
     facts = make_facts([*RAILS, port], options=options)
     assert why in sentences(facts, "rails")[-1]
     assert worst_level(examine(facts, ["rails"])) is Level.OK
-
-
-def test_every_kind_that_is_never_a_rail_says_why() -> None:
-    assert set(NEVER) == set(NEVER_RAILS)
 
 
 def test_an_unknown_rate_and_an_unknown_link_layer_are_named() -> None:
@@ -293,10 +269,6 @@ def test_rises_are_counted_between_two_readings(tree: Tree) -> None:
     assert joined.rise("counters/link_downed") == 0
     assert joined.rise("counters/nothing") == 0
     assert join_counts({}, read_counts(tree.root, ports))[PORT].rise("hw_counters/rx_write_requests") == 0
-
-
-def test_a_fall_is_no_rise() -> None:
-    assert Counts({"a": 5}, {"a": 1}).rise("a") == 0
 
 
 def test_ports_without_bytes_are_not_asked(tree: Tree, opened: Opened) -> None:

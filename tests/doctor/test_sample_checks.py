@@ -107,82 +107,64 @@ IS_SLOW = "WARN balance mlx5_1:1: is slow: it carries 20.0 GB/s; the median of t
 
 @for_each(
     [
-        ("FAIL counting : Sampling failed: ring /x has no room.", make_facts(no_sampling="ring /x has no room")),
-        ("WARN counting mlx5_1:1: was reset: its counters dropped once in the last 4 s.", sampled(resets=1)),
-        ("WARN counting mlx5_1:1: was reset: its counters dropped 3 times in the last 4 s.", sampled(resets=3)),
-        (
-            "FAIL counting mlx5_1:1: has failing reads: EINVAL (Invalid argument); the sampler retries it",
-            sampled(errors=6, last_errno=errno.EINVAL, left_alone=True),
-        ),
-        ("FAIL counting mlx5_1:1: produced no sample in 3.5 s.", sampled(**NOTHING)),
-        (
-            "WARN resolution mlx5_1:1: is sampled every 10 ms, but its counters are refreshed only every 100 ms.",
-            sampled(resolution_seconds=0.1),
-        ),
-        (
-            "WARN resolution rdmap0:1: is sampled every 50 ms. Its byte counters are in hw_counters, which the kernel "
-            "refreshes at most every 14 ms (lifespan 10 ms). ~ hw_counters/lifespan",
-            make_facts([EFA], samples={"rdmap0": make_port_samples(stride=5, resolution_seconds=0.05)}),
-        ),
-        (
-            "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. "
-            "~ Ask the vendor for firmware",
-            make_facts([BNXT], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)}),
-        ),
-        (
-            "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. Its "
-            "congestion counters are read too seldom for signs of what limits it.",
-            make_facts([replace(BNXT, signals=SIGNALS)], samples={"bnxt_re0": make_port_samples(stride=100)}),
-        ),
-        (
-            "WARN resolution rdmap0:1: is sampled every 1 s. Its byte counters ~ hw_counters/lifespan",
-            make_facts(
+        *{
+            "FAIL counting : Sampling failed: ring /x has no room.": make_facts(no_sampling="ring /x has no room"),
+            "WARN counting mlx5_1:1: was reset: its counters dropped once in the last 4 s.": sampled(resets=1),
+            "WARN counting mlx5_1:1: was reset: its counters dropped 3 times in the last 4 s.": sampled(resets=3),
+            "FAIL counting mlx5_1:1: has failing reads: EINVAL (Invalid argument); the sampler retries it": sampled(
+                errors=6, last_errno=errno.EINVAL, left_alone=True
+            ),
+            "FAIL counting mlx5_1:1: produced no sample in 3.5 s.": sampled(**NOTHING),
+            "WARN resolution mlx5_1:1: is sampled every 10 ms, but its counters are refreshed only every "
+            "100 ms.": sampled(resolution_seconds=0.1),
+            (
+                "WARN resolution rdmap0:1: is sampled every 50 ms. Its byte counters are in hw_counters, which "
+                "the kernel "
+                "refreshes at most every 14 ms (lifespan 10 ms). ~ hw_counters/lifespan"
+            ): make_facts([EFA], samples={"rdmap0": make_port_samples(stride=5, resolution_seconds=0.05)}),
+            (
+                "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. "
+                "~ Ask the vendor for firmware"
+            ): make_facts([BNXT], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)}),
+            (
+                "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every "
+                "1 s. Its "
+                "congestion counters are read too seldom for signs of what limits it."
+            ): make_facts([replace(BNXT, signals=SIGNALS)], samples={"bnxt_re0": make_port_samples(stride=100)}),
+            "WARN resolution rdmap0:1: is sampled every 1 s. Its byte counters ~ hw_counters/lifespan": make_facts(
                 [replace(EFA, source=replace(HW_SOURCE, refresh_seconds=1.004))],
                 tree={"folders": {EFA.id: Folders(False, True, 1000)}},
                 samples={"rdmap0": make_port_samples(stride=100, resolution_seconds=None)},
             ),
-        ),
-        ("WARN links mlx5_1:1: flapped while doctor was running: ACTIVE then DOWN then ACTIVE.", flapping()),
-        (
-            "WARN links mlx5_1:1: flapped while doctor was running: counters/link_downed rose.",
-            sampled(counts=Counts({"counters/link_downed": 3}, {"counters/link_downed": 4})),
-        ),
-        (IS_IDLE, sampled(**IDLE)),
-        (
-            f"{IS_IDLE} Its counters may also be stuck; this port has no other counter to tell the two apart.",
-            sampled(counts=Counts({}, {"counters/symbol_error": 0}), **IDLE),
-        ),
-        (
-            "FAIL balance mlx5_1:1: has stuck byte counters: they do not change, although it received 5000 requests.",
-            sampled(counts=Counts({REQUESTS: 100}, {REQUESTS: 5100}), **IDLE),
-        ),
-        (IS_SLOW, sampled(**SLOW)),
-        (IS_SLOW, two_jobs()),
-        (
-            "WARN reads : One read takes 120 µs (median), 1.2 ms (p99, on mlx5_0:1), 6 ms (maximum); all reads of "
-            "a sample take 4.8 ms (p99). The shortest reliable interval is 20ms, but sampler.interval is 10ms. "
-            "~ Set sampler.interval to 20ms.",
-            all_slow(120),
-        ),
-        (
-            "WARN reads mlx5_2:1: has slow reads: 300 µs at p99, compared with 10 µs on the other ports.",
-            make_facts(
+            "WARN links mlx5_1:1: flapped while doctor was running: ACTIVE then DOWN then ACTIVE.": flapping(),
+            "WARN links mlx5_1:1: flapped while doctor was running: counters/link_downed rose.": sampled(
+                counts=Counts({"counters/link_downed": 3}, {"counters/link_downed": 4})
+            ),
+            IS_IDLE: sampled(**IDLE),
+            f"{IS_IDLE} Its counters may also be stuck; this port has no other counter to tell the two apart.": sampled(
+                counts=Counts({}, {"counters/symbol_error": 0}), **IDLE
+            ),
+            "FAIL balance mlx5_1:1: has stuck byte counters: they do not change, although it received 5000 "
+            "requests.": sampled(counts=Counts({REQUESTS: 100}, {REQUESTS: 5100}), **IDLE),
+            IS_SLOW: sampled(**SLOW),
+            (
+                "WARN reads : One read takes 120 µs (median), 1.2 ms (p99, on mlx5_0:1), 6 ms (maximum); all reads of "
+                "a sample take 4.8 ms (p99). The shortest reliable interval is 20ms, but sampler.interval is 10ms. "
+                "~ Set sampler.interval to 20ms."
+            ): all_slow(120),
+            "WARN reads mlx5_2:1: has slow reads: 300 µs at p99, compared with 10 µs on the other ports.": make_facts(
                 [make_port(f"mlx5_{number}") for number in range(4)],
                 samples={"mlx5_2": make_port_samples(**slow_reads(30))},
             ),
-        ),
-        (
-            "WARN reads mlx5_1:1: is sampled only every 20 ms, as its reads are slow.",
-            sampled(stride=2, resolution_seconds=0.02),
-        ),
-        (
-            "WARN reads mlx5_1:1: had 1,200 readings of its congestion counters that hung or took over a quarter of",
-            sampled(slow_signals=1200),
-        ),
-        (
-            "WARN ticks : 350 of 400 samples captured; median wake-up delay up to 100 µs; p99 wake-up delay up to 1 ms",
-            make_facts(sampling={"missed_ticks": 50}),
-        ),
+            "WARN reads mlx5_1:1: is sampled only every 20 ms, as its reads are slow.": sampled(
+                stride=2, resolution_seconds=0.02
+            ),
+            "WARN reads mlx5_1:1: had 1,200 readings of its congestion counters that hung or took over a "
+            "quarter of": sampled(slow_signals=1200),
+            "WARN ticks : 350 of 400 samples captured; median wake-up delay up to 100 µs; p99 wake-up delay "
+            "up to 1 ms": make_facts(sampling={"missed_ticks": 50}),
+        }.items(),
+        (IS_SLOW, two_jobs()),
     ]
 )
 def test_a_fault_of_the_samples_is_the_only_finding(line: str, facts: Facts) -> None:
@@ -303,42 +285,33 @@ STEPS = (event("clock-step", 3601, ""), event("clock-step", 60, "", details={"se
 
 
 @for_each(
-    [
-        (f"{GONE} {AT} and has not come back; the daemon sampled it earlier.", facts_with(gone(60))),
-        (f"{GONE} {AT}", facts_with(gone(60), sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})),
+    {
+        f"{GONE} {AT} and has not come back; the daemon sampled it earlier.": facts_with(gone(60)),
+        f"{GONE} {AT}": facts_with(gone(60), sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)}),
         # forgotten after a day, except by the ring
-        (f"{GONE} 2025-11-19 23:59:59 UTC", facts_with(gone(86_401), sampling={"remembered": ("mlx5_2:1",)})),
+        f"{GONE} 2025-11-19 23:59:59 UTC": facts_with(gone(86_401), sampling={"remembered": ("mlx5_2:1",)}),
         (
             "FAIL devices 0000:3d:00.0: is a card of the rails' model, but it has no RDMA device. "
-            f"The daemon sampled mlx5_2:1 until {AT}.",
-            bare_card(),
-        ),
-        (
-            f"WARN events mlx5_2:1: was renamed at {AT}: its GUID is now that of mlx5_9:1.",
-            facts_with(
-                gone(60),
-                event("appeared", 60, "mlx5_9:1", after=ACTIVE, details={"guid": GUID}),
-                ports=RENAMED,
-                sampling={"remembered": ("mlx5_2:1",)},
-            ),
+            f"The daemon sampled mlx5_2:1 until {AT}."
+        ): bare_card(),
+        f"WARN events mlx5_2:1: was renamed at {AT}: its GUID is now that of mlx5_9:1.": facts_with(
+            gone(60),
+            event("appeared", 60, "mlx5_9:1", after=ACTIVE, details={"guid": GUID}),
+            ports=RENAMED,
+            sampling={"remembered": ("mlx5_2:1",)},
         ),
         # another port of the same card is no new name
-        (GONE, facts_with(gone(60), ports=(make_port("mlx5_0"), make_port("mlx5_9", 2, identity={"guid": GUID})))),
-        (
-            f"WARN events mlx5_1: is another device since {AT}: GUID c instead of b.",
-            facts_with(replaced(90, "b", "a"), replaced(60, "c", "b")),
+        GONE: facts_with(gone(60), ports=(make_port("mlx5_0"), make_port("mlx5_9", 2, identity={"guid": GUID}))),
+        f"WARN events mlx5_1: is another device since {AT}: GUID c instead of b.": facts_with(
+            replaced(90, "b", "a"), replaced(60, "c", "b")
         ),
-        (
-            f"WARN events mlx5_1:1: cannot be read by the daemon since {AT}: because.",
-            facts_with(*UNREADABLE_EVENTS),
+        f"WARN events mlx5_1:1: cannot be read by the daemon since {AT}: because.": facts_with(*UNREADABLE_EVENTS),
+        "WARN events mlx5_1:1: cannot be read": facts_with(event("started", 60, "", details=STARTED)),
+        f"FAIL devices mlx5_1: has not answered since {AT}: reading one of its files timed out.": facts_with(
+            event("unreadable", 60, "mlx5_1:1", before=ACTIVE, after=HUNG), tree={"silent": ("mlx5_1",)}
         ),
-        ("WARN events mlx5_1:1: cannot be read", facts_with(event("started", 60, "", details=STARTED))),
-        (
-            f"FAIL devices mlx5_1: has not answered since {AT}: reading one of its files timed out.",
-            facts_with(event("unreadable", 60, "mlx5_1:1", before=ACTIVE, after=HUNG), tree={"silent": ("mlx5_1",)}),
-        ),
-        (f"WARN events : The wall clock was stepped 1 time in the last hour, last at {AT}.", facts_with(*STEPS)),
-    ]
+        f"WARN events : The wall clock was stepped 1 time in the last hour, last at {AT}.": facts_with(*STEPS),
+    }.items()
 )
 def test_a_fault_in_the_events_is_the_only_finding(line: str, facts: Facts) -> None:
     assert_only(facts, line)

@@ -72,17 +72,7 @@ def test_an_even_rail_is_as_it_was_written(ring: Ring) -> None:
     assert found.rates == pytest.approx((20e9, 20e9), rel=1e-6)
     assert found.resolution_seconds == pytest.approx(0.01)
     assert (found.resets, found.errors, found.left_alone, found.gone) == (0, 0, False, False)
-    assert found.standing is not None
     assert (found.standing.rail_idle, found.standing.rail_slow) == (False, False)
-
-
-def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
-    fill(ring, traffic=(constant(0), constant(0)))
-    found = read_samples(ring)[PORTS[2].id]
-    assert found.rates == (0.0, 0.0)
-    assert found.standing is not None
-    assert found.standing.rail_idle
-    assert found.resolution_seconds is None
 
 
 def test_a_rail_is_not_compared_with_rails_of_another_job(ring: Ring) -> None:
@@ -91,25 +81,22 @@ def test_a_rail_is_not_compared_with_rails_of_another_job(ring: Ring) -> None:
         PlacedJob(Claim(name, "slurm", "file"), ports, "gpus") for name, ports in (("a", (PORTS[2].id,)), ("b", ()))
     ]
     standing = read_samples(ring, jobs=jobs)[PORTS[2].id].standing
-    assert standing is not None
     assert not standing.rail_idle
 
 
-def test_a_rail_of_half_the_traffic_is_slow(ring: Ring) -> None:
-    fill(ring, traffic=(constant(10e9), constant(10e9)))
-    standing = read_samples(ring)[PORTS[2].id].standing
-    assert standing is not None
-    assert (standing.rail_idle, standing.rail_slow) == (False, True)
+@pytest.mark.parametrize(("rate", "idle", "resolution"), [(0.0, True, None), (10e9, False, pytest.approx(0.01))])
+def test_a_rail_with_less_traffic_is_idle_or_slow(ring: Ring, rate: float, idle: bool, resolution: Any) -> None:
+    fill(ring, traffic=(constant(rate), constant(rate)))
+    found = read_samples(ring)[PORTS[2].id]
+    assert found.rates == pytest.approx((rate, rate))
+    assert (found.standing.rail_idle, found.standing.rail_slow) == (idle, not idle)
+    assert found.resolution_seconds == resolution
 
 
-def test_a_reset_is_counted_once(ring: Ring) -> None:
-    fill(ring, resets=(300,))
+def test_a_reset_is_counted_once_and_not_if_it_was_long_ago(ring: Ring) -> None:
+    fill(ring, last=1700, resets=(300,))
     assert read_samples(ring)[PORTS[2].id].resets == 1
     assert read_samples(ring)[PORTS[0].id].resets == 0
-
-
-def test_a_reset_of_long_ago_is_not(ring: Ring) -> None:
-    fill(ring, last=1700, resets=(300,))
     assert read_samples(ring, 1300, 1680)[PORTS[2].id].resets == 0
 
 
@@ -140,7 +127,6 @@ def test_the_cost_of_reads_is_measured(ring: Ring) -> None:
         ring.file.words[record + at.R_BETWEEN] = begin + (5_000_000 if tick == 200 else 40_000)
         ring.file.words[record + at.R_AFTER] = begin + (5_000_000 if tick == 200 else 40_000) + 40_000
     reads = read_samples(ring)[PORTS[2].id].reads
-    assert reads is not None
     assert reads.p50 == pytest.approx(40e-6)
     assert reads.p99 == pytest.approx(40e-6)
     assert reads.worst == pytest.approx(5e-3)
@@ -227,17 +213,15 @@ def beating(tmp_path: Path, clock: Clock) -> Iterator[RingFile]:
 
 def test_a_ring_with_heartbeat_and_tree_is_a_daemons(beating: RingFile, clock: Clock) -> None:
     ring = find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent), clock)
-    assert ring is not None
     ring.close()
 
 
-def test_a_ring_of_another_tree_is_not_believed(beating: RingFile, clock: Clock) -> None:
-    assert find_daemon(DoctorOptions(sysfs=Path("/fab"), ring_dir=beating.path.parent), clock) is None
-
-
-def test_a_ring_without_a_plan_is_not_believed(beating: RingFile, clock: Clock) -> None:
+def test_a_ring_of_another_tree_or_without_a_plan_is_not_believed(beating: RingFile, clock: Clock) -> None:
+    ring_dir = beating.path.parent
+    assert find_daemon(DoctorOptions(sysfs=Path("/fab"), ring_dir=ring_dir), clock) is None
     plan_path(beating.path, 0).write_text("rubbish")
-    assert find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent), clock) is None
+    assert find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=ring_dir), clock) is None
+    assert find_daemon(DoctorOptions(ring_dir=ring_dir / "none"), clock) is None
 
 
 def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, clock: Clock) -> None:
@@ -250,10 +234,6 @@ def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, 
     # one beat is no life
     ring.file.words[LANE + at.L_HEARTBEAT_NS] = clock.now_ns
     assert find_daemon(options, clock) is None
-
-
-def test_without_a_ring_there_is_no_daemon(tmp_path: Path) -> None:
-    assert find_daemon(DoctorOptions(ring_dir=tmp_path)) is None
 
 
 # taking the samples

@@ -115,12 +115,6 @@ def test_a_pods_view_is_recognised_without_reading_counters(tree: Tree, opened: 
     assert not [path for path in opened.paths() if "rdmap144s27/hw_counters/" in path]
 
 
-def test_a_tree_without_the_class_lists_nothing(tmp_path: Path) -> None:
-    facts = read_tree(DoctorOptions(sysfs=tmp_path), Inventory(tmp_path).scan())
-    assert facts.listed is None
-    assert facts.cards is None
-
-
 def function(root: Path, path: str, **files: str) -> Path:
     folder = root / "devices" / path
     folder.mkdir(parents=True, exist_ok=True)

@@ -108,6 +108,12 @@ async def taken(recorder: FlightRecorder, pending: Pending) -> Recording:
     return load(recorder.store.path(pending.name))
 
 
+async def captured(ring: Ring, tmp_path: Path, events: EventLog | None = None, **changes: Any) -> Recording:
+    """The capture of `TRIGGER` by a recorder of its own."""
+    recorder = make_recorder(ring, tmp_path / "captures", events, **changes)
+    return await taken(recorder, recorder.ask(TRIGGER))
+
+
 async def finished(recorder: FlightRecorder) -> None:
     while recorder.pending():
         await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name().startswith("capture ")])
@@ -145,8 +151,7 @@ async def test_a_capture_has_states_and_their_events(ring: Ring, tmp_path: Path)
     for tick, before, after in flap:
         events.add(changed(ring, tick, "mlx5_1:1", before, after))
     events.add(Event(5 * SECOND_NS, "clock-step", "", "The clock was set."))
-    recorder = make_recorder(ring, tmp_path / "captures", events)
-    capture = await taken(recorder, recorder.ask(TRIGGER))
+    capture = await captured(ring, tmp_path, events)
     assert [event.kind for event in capture.meta.events] == ["link-up", "clock-step", "link-down"]
     assert [port.first_state for port in capture.meta.ports] == [UP, DOWN]
     states = [capture.states.at("mlx5_1:1", tick - 401) for tick in range(401, 801)]
@@ -210,8 +215,7 @@ async def test_jobs_follow_samples_when_the_clock_is_set(
     events, running, over = EventLog(), placed("1", "mlx5_0"), placed("2", "mlx5_1")
     for tick, kind, job in [(350, "job-began", running), (360, "job-began", over), (500, "job-ended", over)]:
         events.add(job_event(ring, tick, kind, job, ahead_seconds * SECOND_NS))
-    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=JobsView((running,)))
-    one, other = (await taken(recorder, recorder.ask(TRIGGER))).meta.jobs
+    one, other = (await captured(ring, tmp_path, events, jobs=JobsView((running,)))).meta.jobs
     assert (one.job, other.job) == (running, over)
     # a begin before the capture keeps its time if that is before the capture too
     assert (one.began_ns, one.ended_ns) == (began * INTERVAL_NS, None)
@@ -225,22 +229,12 @@ async def test_unknown_jobs_are_not_no_jobs(ring: Ring, tmp_path: Path) -> None:
         assert bool(recorder.jobs_of()) is expected
 
 
-async def test_a_capture_of_simulated_ports_says_so(ring: Ring, tmp_path: Path) -> None:
-    recorder = make_recorder(ring, tmp_path / "captures")
-    assert not (await taken(recorder, recorder.ask(TRIGGER))).meta.simulated
-    simulated = make_recorder(ring, tmp_path / "others")
-    snapshot = update(ring, Aggregator(ring.reader, AggregatorOptions()), 8)
-    simulated.note(replace(snapshot, fabric=replace(snapshot.fabric, simulated=True)))
-    assert (await taken(simulated, simulated.ask(TRIGGER))).meta.simulated
-
-
 async def test_ports_may_appear_and_disappear_within_a_capture(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     events.add(changed(ring, 500, "mlx5_0:1", None, UP))
     events.history.begin("mlx5_1:1", UP)
     events.add(changed(ring, 700, "mlx5_1:1", UP, None))
-    recorder = make_recorder(ring, tmp_path / "captures", events)
-    capture = await taken(recorder, recorder.ask(TRIGGER))
+    capture = await captured(ring, tmp_path, events)
     assert [port.first_state for port in capture.meta.ports] == [UP, UP]
     assert [capture.states.at("mlx5_0:1", tick - 401) for tick in (499, 500)] == [None, UP]
     assert [capture.states.at("mlx5_1:1", tick - 401) for tick in (699, 700)] == [UP, None]
@@ -251,8 +245,7 @@ async def test_events_follow_samples_when_the_clock_is_set(ring: Ring, tmp_path:
     events.history.begin("mlx5_0:1", UP)
     late = replace(changed(ring, 700, "mlx5_0:1", UP, DOWN), time_ns=NOW_NS + 3600 * SECOND_NS)
     events.add(late)
-    recorder = make_recorder(ring, tmp_path / "captures", events)
-    capture = await taken(recorder, recorder.ask(TRIGGER))
+    capture = await captured(ring, tmp_path, events)
     assert [event.time_ns for event in capture.meta.events] == [700 * INTERVAL_NS]
     assert capture.states.at("mlx5_0:1", 299) == DOWN
 

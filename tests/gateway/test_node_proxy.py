@@ -29,22 +29,6 @@ HTML = b"<script>alert(1)</script>"
 RESOURCES = ("ports", "topology", "jobs", "events", "summary", "captures", "window", "stream")
 
 
-async def test_a_parameter_that_the_node_refuses_is_refused_with_its_words(gateway: Gateway, daemon: Daemon) -> None:
-    await gateway.list(gpu=daemon.url)
-    found = await gateway.client.get("/node/gpu/api/v1/window?port=mlx5_9")
-    assert (found.status_code, found.headers["content-type"]) == (404, "application/problem+json")
-    assert "No such port: 'mlx5_9'" in found.json()["detail"]
-    twice = await gateway.client.get("/node/gpu/api/v1/window?last=1s&last=2s")
-    assert twice.status_code == 422
-
-
-async def test_a_node_that_no_source_lists_is_not_there(gateway: Gateway, daemon: Daemon) -> None:
-    await gateway.list(gpu=daemon.url)
-    for path in ("ports", "stream"):
-        found = await gateway.client.get(f"/node/other/api/v1/{path}")
-        assert (found.status_code, found.json()["title"]) == (404, "No such node")
-
-
 async def test_nothing_of_a_page_of_a_node_reaches_a_browser(gateway: Gateway, server: Hostile) -> None:
     for path in RESOURCES:
         server.answer(f"/api/v1/{path}", HTML, "text/html")
@@ -221,15 +205,18 @@ async def take(viewer: Viewer, *names: str) -> list[Event]:
     return found
 
 
+async def hub_of(gateway: Gateway, url: str) -> tuple[NodeHub, Any]:
+    """The hub of a gateway that lists one node, and the node."""
+    await gateway.list(node=url)
+    return NodeHub(gateway.parts), gateway.nodes.get("node")
+
+
 def ids(events: list[Event]) -> list[str]:
     return [identity for name, _, identity in events if name == "batch"]
 
 
 async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemon: Daemon) -> None:
-    await gateway.list(gpu=daemon.url)
-    node = gateway.nodes.get("gpu")
-    assert node is not None
-    hub = NodeHub(gateway.parts)
+    hub, node = await hub_of(gateway, daemon.url)
     first = await hub.join("a", node, (), "")
     events = await take(first, *ALL)
     # who comes later begins with what they all know, and goes on with what they all get
@@ -255,10 +242,7 @@ async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemo
 
 
 async def test_signals_are_passed_on_as_the_node_has_them(gateway: Gateway, daemon: Daemon) -> None:
-    await gateway.list(gpu=daemon.url)
-    node = gateway.nodes.get("gpu")
-    assert node is not None
-    hub, begin_ms = NodeHub(gateway.parts), (EPOCH + 900) * 10
+    (hub, node), begin_ms = await hub_of(gateway, daemon.url), (EPOCH + 900) * 10
     viewer = await hub.join("a", node, (("signals", "true"), ("from", str(begin_ms))), "")
     (batch, *_) = [data for name, data, _ in await take(viewer, "batch") if name == "batch"]
     query = {"from": begin_ms, "to": begin_ms + 1000, "signals": "true"}
@@ -272,10 +256,7 @@ async def test_signals_are_passed_on_as_the_node_has_them(gateway: Gateway, daem
 async def test_who_asks_for_a_past_that_others_do_not_have_gets_a_stream_of_its_own(
     gateway: Gateway, daemon: Daemon
 ) -> None:
-    await gateway.list(gpu=daemon.url)
-    node = gateway.nodes.get("gpu")
-    assert node is not None
-    hub = NodeHub(gateway.parts)
+    hub, node = await hub_of(gateway, daemon.url)
     first = await hub.join("a", node, (), "")
     (batch, *_) = [data for name, data, _ in await take(first, "batch") if name == "batch"]
     begin_ms = int(str(batch["start_ms"])) - 1000
@@ -300,10 +281,7 @@ async def test_the_end_of_a_stream_ends_all_its_viewers_and_the_next_one_is_told
         writer.close()
 
     server.handlers["/api/v1/stream"] = send
-    await gateway.list(bad=server.url)
-    node = gateway.nodes.get("bad")
-    assert node is not None
-    hub = NodeHub(gateway.parts)
+    hub, node = await hub_of(gateway, server.url)
     two = [await hub.join(client, node, (), "") for client in ("a", "b")]
     going_on.set()
     for viewer in two:
@@ -317,10 +295,7 @@ async def test_the_end_of_a_stream_ends_all_its_viewers_and_the_next_one_is_told
 
 async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon: Daemon) -> None:
     gateway = Gateway(tmp_path, clock=LOOP_CLOCK, limits=RequestLimits(max_viewers=2))
-    await gateway.list(gpu=daemon.url)
-    node = gateway.nodes.get("gpu")
-    assert node is not None
-    nodes, jobs = NodeHub(gateway.parts), JobHub(gateway.parts)
+    (nodes, node), jobs = await hub_of(gateway, daemon.url), JobHub(gateway.parts)
     oldest, newest = [await nodes.join("a", node, (("every", every),), "") for every in ("100ms", "200ms")]
     # the newest of who has most gives its place away
     other = jobs.join("b", ("slurm", "4711"), (False, ()), None)

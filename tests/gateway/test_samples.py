@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from ibpulse.gateway.samples import (
     sum_at,
 )
 from tests.fleet.small_answers import events_of, state_of
+from tests.tables import for_each
 
 START = 1_763_683_200_000
 RAILS = ("mlx5_0:1", "mlx5_1:1")
 NAN = float("nan")
+FOLDS = {"max": max, "min": min, "mean": fmean}
 
 
 def window(values: np.ndarray, start_ms: int = START, rails: Sequence[str] = RAILS, **changes: object) -> NodeArray:
@@ -94,11 +96,6 @@ def test_a_rail_without_any_sample_in_a_second_is_left_out_of_it() -> None:
     assert np.isnan(samples.sum(RAILS, START + 1000, START + 1500, live=True)[0]).all()
 
 
-def test_a_node_without_any_sample_is_missing() -> None:
-    sums, _ = NodeSamples(10, 5000).add(window(np.full((2, 2, 100), NAN))).sum(RAILS, START, START + 1000)
-    assert np.isnan(sums).all()
-
-
 def test_old_samples_give_way_and_a_clock_that_was_set_back_begins_anew() -> None:
     samples = NodeSamples(10, 1000).add(window(level(150)))
     assert samples.start_ms == START + 500
@@ -158,10 +155,7 @@ def test_bins_have_the_statistic_of_their_samples(
             for number, rate in enumerate(rates)
             if (begin + interval * number) // 20 == begin // 20 + place and not np.isnan(rate)
         ]
-        true = (
-            {"max": max, "min": min, "mean": lambda each: sum(each) / len(each)}[statistic](inside) if inside else NAN
-        )
-        assert found[0, place] == pytest.approx(true, nan_ok=True)
+        assert found[0, place] == pytest.approx(FOLDS[statistic](inside) if inside else NAN, nan_ok=True)
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -206,10 +200,7 @@ def test_samples_longer_than_bins_count_for_all_that_they_touch(
             for number, rate in enumerate(rates)
             if begin + length * number < at + 20 and at < begin + length * (number + 1) and not np.isnan(rate)
         ]
-        true = (
-            {"max": max, "min": min, "mean": lambda each: sum(each) / len(each)}[statistic](touched) if touched else NAN
-        )
-        np.testing.assert_equal(found[0, place], np.float32(true))
+        np.testing.assert_equal(found[0, place], np.float32(FOLDS[statistic](touched) if touched else NAN))
 
 
 def test_the_grid_is_that_of_most_nodes() -> None:
@@ -243,38 +234,33 @@ def happened(*events: tuple[int, str, float | None, float | None], left_out: int
     return EventsAnswer.model_validate_json(events_of(*found, left_out=left_out))
 
 
-def at(found: EventsAnswer, now: float | None, *seconds: int) -> list[float]:
-    rates = find_rates("mlx5_0:1", now, found)
-    return rates.at(np.array([NOW + 1000 * second for second in seconds])).tolist()
+DOWN_AND_UP = ((5, "mlx5_0:1", FAST, SLOW), (8, "mlx5_0:1", SLOW, FAST))
+GONE_AND_BACK = ((5, "mlx5_0:1", FAST, 0), (8, "mlx5_0:1", 0, SLOW))
+OTHER = (5, "mlx5_1:1", SLOW, FAST)
 
 
-def test_a_rail_without_events_had_the_rate_that_it_has() -> None:
-    assert at(happened((5, "mlx5_1:1", SLOW, FAST)), FAST, -100, 0, 100) == [FAST] * 3
-
-
-def test_a_rate_is_in_force_from_its_event_on() -> None:
-    found = happened((5, "mlx5_0:1", FAST, SLOW), (8, "mlx5_0:1", SLOW, FAST))
-    assert at(found, None, -100, 4, 5, 7, 8, 9) == [FAST, FAST, SLOW, SLOW, FAST, FAST]
-
-
-def test_a_port_that_appeared_or_disappeared_keeps_the_rate_that_is_known() -> None:
-    found = happened((5, "mlx5_0:1", FAST, 0), (8, "mlx5_0:1", 0, SLOW))
-    assert at(found, SLOW, 4, 6, 9) == [FAST, FAST, SLOW]
-    assert at(happened((8, "mlx5_0:1", 0, SLOW)), FAST, 4, 9) == [SLOW, SLOW]
-
-
-@pytest.mark.parametrize(("now", "expected"), [(None, math.nan), (FAST, FAST)])
-def test_an_unknown_rate_stays_unknown(now: float | None, expected: float) -> None:
-    assert at(happened(), now, 0) == pytest.approx([expected], nan_ok=True)
-    assert at(happened((5, "mlx5_0:1", None, SLOW)), now, 4, 6) == pytest.approx([math.nan, SLOW], nan_ok=True)
-
-
-def test_before_the_first_event_that_was_sent_nothing_is_known() -> None:
-    found = happened((5, "mlx5_1:1", SLOW, FAST), (8, "mlx5_0:1", SLOW, FAST), left_out=1)
-    assert at(found, FAST, 4, 6, 9) == pytest.approx([math.nan, SLOW, FAST], nan_ok=True)
-    assert at(happened((5, "mlx5_1:1", SLOW, FAST), left_out=1), FAST, 4, 6) == pytest.approx(
-        [math.nan, FAST], nan_ok=True
-    )
+# events, those left out, the rate now, and the rates at times
+@for_each(
+    {
+        "of another port": ((OTHER,), 0, FAST, {-100: FAST, 0: FAST, 100: FAST}),
+        "from its event on": (DOWN_AND_UP, 0, None, {-100: FAST, 4: FAST, 5: SLOW, 7: SLOW, 8: FAST, 9: FAST}),
+        "gone and back": (GONE_AND_BACK, 0, SLOW, {4: FAST, 6: FAST, 9: SLOW}),
+        "appeared": (GONE_AND_BACK[1:], 0, FAST, {4: SLOW, 9: SLOW}),
+        "unknown": ((), 0, None, {0: NAN}),
+        "unknown before its event": (((5, "mlx5_0:1", None, SLOW),), 0, FAST, {4: NAN, 6: SLOW}),
+        "before the first event that was sent": ((OTHER, DOWN_AND_UP[1]), 1, FAST, {4: NAN, 6: SLOW, 9: FAST}),
+        "before the first one of another port": ((OTHER,), 1, FAST, {4: NAN, 6: FAST}),
+    }
+)
+def test_the_line_rates_of_the_past(
+    events: tuple[tuple[int, str, float | None, float | None], ...],
+    left_out: int,
+    now: float | None,
+    expected: dict[int, float],
+) -> None:
+    rates = find_rates("mlx5_0:1", now, happened(*events, left_out=left_out))
+    found = rates.at(np.array([NOW + 1000 * second for second in expected]))
+    np.testing.assert_array_equal(found, [*expected.values()])
 
 
 def test_a_sum_is_known_if_all_its_parts_are() -> None:

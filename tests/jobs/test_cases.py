@@ -73,14 +73,6 @@ def _systemd_pods(node: NodeTree) -> None:
     node.group(f"{best}/kubepods-besteffort-pod{STATIC_UID}.slice", rdma__current=UNUSED)
 
 
-def _training_pod(node: NodeTree) -> None:
-    every = "".join(f"{rail} hca_handle=1 hca_object=20\n" for rail in RAILS)
-    node.group(f"kubepods.slice/kubepods-pod{under(UID)}.slice", rdma__current=every)
-    for uid in (OTHER_UID, THIRD_UID):
-        daemon = f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{under(uid)}.slice"
-        node.group(daemon, rdma__current=UNUSED)
-
-
 def _slurm_and_pods(node: NodeTree) -> None:
     node.slurm("job_31/step_0")
     node.group(f"kubepods.slice/kubepods-pod{under(UID)}.slice", rdma__current=OTHERS)
@@ -135,23 +127,6 @@ CASES = (
     Case("no source", lambda node: None, (), None),
     Case("version 2, exclusive", lambda node: node.slurm("job_4711/step_0"), ("slurm-cgroup",), {"4711": ALONE}),
     Case(
-        "version 2, Slurm 26.05",
-        lambda node: node.slurm("s5K1KKYAYG5D00/step_0", "sEKNKTV3WPV500/step_extern"),
-        ("slurm-cgroup",),
-        {"s5K1KKYAYG5D00": UNPLACED, "sEKNKTV3WPV500": UNPLACED},
-    ),
-    Case(
-        "version 2, a name that is not known",
-        lambda node: node.slurm("job_4711/step_0", "t5K1KKYAYG5D00/step_0"),
-        ("slurm-cgroup",),
-        {"4711": UNPLACED},
-        notices=(
-            "sys/fs/cgroup/system.slice/slurmstepd.scope: t5K1KKYAYG5D00: not the name of a job, such as job_42 or "
-            "s5K1KKYAYG5D00; it is not known which jobs run.",
-        ),
-        known=False,
-    ),
-    Case(
         "mapped by UUID",
         lambda node: node.map(**{"MIG-265a219d-a49f-578a-825d-222c72699c16": "12 1000", "gpu1": "12 1000"}),
         ("slurm-map",),
@@ -161,12 +136,6 @@ CASES = (
             "are not known.",
         ),
         known=False,
-    ),
-    Case(
-        "version 2, shared",
-        lambda node: node.slurm("job_9/step_0", "job_10/step_batch"),
-        ("slurm-cgroup",),
-        {"9": UNPLACED, "10": UNPLACED},
     ),
     Case(
         "cgroups say which jobs run, documents what they hold",
@@ -190,15 +159,6 @@ CASES = (
         {"12": Expected("slurm", "slurm-map", (5, 7), "gpus"), "13": UNPLACED},
     ),
     Case(
-        "mapped to all GPUs, besides another job",
-        lambda node: node.map(**{f"gpu{gpu}": "12\n13" if gpu == 3 else "12" for gpu in ALL}),
-        ("slurm-map",),
-        {
-            "12": Expected("slurm", "slurm-map", ALL, "all-gpus"),
-            "13": Expected("slurm", "slurm-map", (3,), "gpus"),
-        },
-    ),
-    Case(
         "jobs that share a GPU, and instances of one",
         _shared_gpu,
         ("slurm-map",),
@@ -208,12 +168,6 @@ CASES = (
             "14": Expected("slurm", "slurm-map", (2,), "gpus"),
             "15": Expected("slurm", "slurm-map", (2,), "gpus"),
         },
-    ),
-    Case(
-        "mapped to some GPUs, alone on the node",
-        lambda node: node.map(gpu0="12", gpu1="12"),
-        ("slurm-map",),
-        {"12": Expected("slurm", "slurm-map", (0, 1), "gpus")},
     ),
     Case(
         "documents",
@@ -250,13 +204,6 @@ CASES = (
         (UID, STATIC_UID, THIRD_UID, OTHER_UID),
     ),
     Case(
-        "a pod that trains beside others",
-        _training_pod,
-        ("kubernetes-cgroup",),
-        {UID: Expected("kubernetes", "kubernetes-cgroup", ALL, "devices")},
-        (UID, OTHER_UID, THIRD_UID),
-    ),
-    Case(
         "Slurm and pods",
         _slurm_and_pods,
         ("slurm-cgroup", "kubernetes-cgroup"),
@@ -280,17 +227,33 @@ def view_case(case: Case, root: Path) -> CaseView:
     return CaseView(view, fabric.ports, node)
 
 
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     with pages_in(tmp_path_factory.mktemp("ring")) as made:
         yield made
 
 
-@every_case
-def test_the_jobs_of_a_node_are_those_that_run_there_with_their_rails(case: Case, tmp_path: Path) -> None:
+def samples_of(case: Case) -> list[str]:
+    """One sample per port and per port of a job."""
+    if case.jobs is None:
+        return []
+    expected = [f"ibpulse_node_jobs {len(case.jobs)}"] * case.known
+    for number, name in enumerate(RAILS) if case.known else ():
+        owners = sum(number in job.rails for job in case.jobs.values())
+        expected.append(f'ibpulse_port_jobs{{device="{name}",port="1"}} {owners}')
+    for job_id, job in case.jobs.items():
+        names = ',name="llama",namespace="team-a"' if job_id == "run-1" else ""
+        for number in job.rails:
+            labels = f'device="{RAILS[number]}",port="1",job_id="{job_id}"'
+            labels += f',scheduler="{job.scheduler}",source="{job.source}"{names}'
+            expected.append(f"ibpulse_port_job_info{{{labels}}} 1")
+    return expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_jobs_are_those_that_run_on_the_node_with_their_rails_up_to_both_pages(
+    case: Case, tmp_path: Path, pages: Pages
+) -> None:
     view = view_case(case, tmp_path / "node")
     assert sum(port.rail for port in view.ports) == len(RAILS)
     found = None
@@ -305,29 +268,8 @@ def test_the_jobs_of_a_node_are_those_that_run_there_with_their_rails(case: Case
     assert view.jobs.sources == case.sources
     assert sorted(view.jobs.pods) == sorted(case.pods)
     assert tuple(notice.replace(f"{view.node.root}/", "") for notice in view.jobs.notices) == case.notices
-
-
-@every_case
-def test_metrics_have_one_sample_per_port_and_job(case: Case, tmp_path: Path, pages: Pages) -> None:
-    expected = []
-    if case.jobs is not None:
-        if case.known:
-            expected.append(f"ibpulse_node_jobs {len(case.jobs)}")
-        for number, name in enumerate(RAILS) if case.known else ():
-            owners = sum(number in job.rails for job in case.jobs.values())
-            expected.append(f'ibpulse_port_jobs{{device="{name}",port="1"}} {owners}')
-        for job_id, job in case.jobs.items():
-            names = ',name="llama",namespace="team-a"' if job_id == "run-1" else ""
-            for number in job.rails:
-                labels = f'device="{RAILS[number]}",port="1",job_id="{job_id}"'
-                labels += f',scheduler="{job.scheduler}",source="{job.source}"{names}'
-                expected.append(f"ibpulse_port_job_info{{{labels}}} 1")
-    assert sorted(pages.samples(view_case(case, tmp_path / "node"))) == sorted(expected)
-
-
-@every_case
-def test_the_route_describes_what_runs(case: Case, tmp_path: Path, pages: Pages) -> None:
-    answer = pages.answer(view_case(case, tmp_path / "node"))
+    assert sorted(pages.samples(view)) == sorted(samples_of(case))
+    answer = pages.answer(view)
     JobsAnswer.model_validate(answer, strict=True)
     assert (answer["known"], answer["sources"]) == (case.jobs is not None and case.known, list(case.sources))
     told = {

@@ -74,20 +74,14 @@ def test_only_the_places_of_slurm_are_searched(tmp_path: Path, path: str) -> Non
     assert jobs(tmp_path) == ["7"]
 
 
-def test_links_and_files_are_no_jobs(tmp_path: Path) -> None:
+def test_links_and_files_are_no_jobs_and_pipes_are_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / SCOPE / "job_7").mkdir(parents=True)
     (tmp_path / SCOPE / "job_8").symlink_to("job_7")
     (tmp_path / SCOPE / "job_9").write_text("")
-    os.mkfifo(tmp_path / SCOPE / "job_10")
-    assert jobs(tmp_path) == ["7"]
-
-
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
-    (tmp_path / SCOPE / "job_7").mkdir(parents=True)
-    os.mkfifo(tmp_path / SCOPE / "job_7" / "cgroup.events")
     pod = tmp_path / "kubepods" / f"pod{UID}"
     pod.mkdir(parents=True)
-    os.mkfifo(pod / "rdma.current")
+    for pipe in (tmp_path / SCOPE / "job_10", tmp_path / SCOPE / "job_7" / "cgroup.events", pod / "rdma.current"):
+        os.mkfifo(pipe)
     assert jobs(tmp_path) == ["7"]
     assert read_pod_cgroups(tmp_path).pods == (UID,)
 

@@ -138,17 +138,18 @@ def test_a_device_that_the_node_does_not_have_is_a_remark() -> None:
     assert found.remarks == ("job 1: it holds x, which this node does not have.",)
 
 
-def test_the_end_of_another_job_changes_no_rail_of_a_job_whose_gpus_are_known() -> None:
-    both = place_jobs((claim("1", 0), claim("2", 2, 3)), PORTS, PAIRS).jobs
-    assert place_jobs((claim("1", 0),), PORTS, PAIRS).jobs == both[:1]
-    assert placed(both[0]) == (["a:1"], "gpus")
-
-
-def test_the_end_of_another_job_changes_no_port_of_a_job_whose_devices_are_known() -> None:
-    first = claim("1", source="file", devices=("a", "s"))
-    both = place_jobs((first, claim("2", source="file", devices=("b",))), PORTS, PAIRS).jobs
+@for_each(
+    {
+        "GPUs": (claim("1", 0), claim("2", 2, 3), (["a:1"], "gpus")),
+        "devices": (document("1", "a", "s"), document("2", "b"), (["a:1", "s:1", "s:2"], "devices")),
+    }
+)
+def test_the_end_of_another_job_changes_no_port_of_a_job_whose_place_is_known(
+    first: Claim, other: Claim, expected: tuple[list[str], str]
+) -> None:
+    both = place_jobs((first, other), PORTS, PAIRS).jobs
     assert place_jobs((first,), PORTS, PAIRS).jobs == both[:1]
-    assert placed(both[0]) == (["a:1", "s:1", "s:2"], "devices")
+    assert placed(both[0]) == expected
 
 
 def test_what_the_node_does_not_have_is_one_sentence_per_job_and_kind() -> None:

@@ -49,8 +49,12 @@ class Sources:
         return self.sources.collect()
 
     def ids(self, *hanging: str) -> list[str] | None:
-        merged = self.read(*hanging)
-        return None if merged is None or merged.claims is None else [claim.id for claim in merged.claims]
+        return ids(self.read(*hanging))
+
+
+def ids(merged: Merged | None) -> list[str] | None:
+    """The jobs that were found, None if nothing tells."""
+    return None if merged is None or merged.claims is None else [claim.id for claim in merged.claims]
 
 
 def slurm(*ids: str, source: str = "slurm-cgroup") -> Found:
@@ -60,8 +64,6 @@ def slurm(*ids: str, source: str = "slurm-cgroup") -> Found:
 def test_jobs_of_all_sources_are_one_list_in_natural_order() -> None:
     sources = Sources(slurm_cgroup=slurm("10", "9"), file=Found((Claim("a", "flux", "file"),)), slurm_map=ABSENT)
     merged = sources.read()
-    assert merged is not None
-    assert merged.claims is not None
     assert [claim.key for claim in merged.claims] == [("flux", "a"), ("slurm", "9"), ("slurm", "10")]
     assert merged.present == ("file", "slurm-cgroup")
 
@@ -123,15 +125,11 @@ def test_a_source_that_begins_to_hang_keeps_its_jobs_and_holds_up_no_other(pipe:
     hanging = [thread for thread in threading.enumerate() if thread.name == "jobs-file"]
     assert len(hanging) == 1
     assert merged is not None
-    assert later is not None
-    assert later.claims is not None
-    assert [claim.id for claim in later.claims] == ["a", "4"]
+    assert ids(later) == ["a", "4"]
     assert later.remarks == ("file: reading it does not return; showing the jobs known before.",)
     release(pipe)
     answered = sources.sources.collect()
-    assert answered is not None
-    assert answered.claims is not None
-    assert ([claim.id for claim in answered.claims], answered.remarks) == (["4", "99"], ())
+    assert (ids(answered), answered.remarks) == (["4", "99"], ())
 
 
 def test_a_source_that_hangs_from_the_start_is_waited_for_only_a_moment(pipe: Path) -> None:
@@ -140,9 +138,7 @@ def test_a_source_that_hangs_from_the_start_is_waited_for_only_a_moment(pipe: Pa
     sources.now += SECONDS + 1
     merged = sources.sources.collect()
     release(pipe)
-    assert merged is not None
-    assert merged.claims is not None
-    assert ([claim.id for claim in merged.claims], merged.known) == (["1"], False)
+    assert (ids(merged), merged.known) == (["1"], False)
 
 
 def test_an_exception_is_counted_and_the_jobs_stay() -> None:
@@ -165,23 +161,17 @@ def test_a_reading_that_was_given_up_changes_no_job() -> None:
     assert sources.ids() == ["1", "2"]
     sources.set("file", Found((Claim("1", "slurm", "file"),), ("late",), whole=False))
     merged = sources.read()
-    assert merged is not None
-    assert merged.claims is not None
-    assert ([claim.id for claim in merged.claims], merged.remarks) == (["1", "2"], ("late",))
+    assert (ids(merged), merged.remarks) == (["1", "2"], ("late",))
 
 
 def test_a_first_reading_that_was_given_up_says_nothing_about_jobs() -> None:
     sources = Sources(file=Found((Claim("1", "slurm", "file"),), ("late",), whole=False), slurm_cgroup=slurm("2"))
     merged = sources.read()
-    assert merged is not None
-    assert merged.claims is not None
-    assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["2"], ("late",), ("file",))
+    assert (ids(merged), merged.remarks, merged.silent) == (["2"], ("late",), ("file",))
     assert not merged.known
     sources.set("file", slurm("1", source="file"))
     merged = sources.read()
-    assert merged is not None
-    assert merged.claims is not None
-    assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["1", "2"], (), ())
+    assert (ids(merged), merged.remarks, merged.silent) == (["1", "2"], (), ())
     assert merged.known
 
 
@@ -190,7 +180,6 @@ def test_nothing_is_known_of_the_jobs_of_a_source_that_may_not_be_read() -> None
     assert sources.ids() == ["1", "2"]
     sources.set("file", Found(knows=False))
     merged = sources.read()
-    assert merged is not None
     # a source that does not exist has no jobs
     assert merged.silent == ("file",)
 
@@ -217,7 +206,6 @@ def test_of_two_sources_the_one_that_says_what_a_job_holds_decides() -> None:
 
 def test_the_same_id_of_two_schedulers_is_two_jobs() -> None:
     merged = merge({"file": Found((Claim("1", "flux", "file"),)), "slurm-cgroup": slurm("1")})
-    assert merged.claims is not None
     assert [claim.key for claim in merged.claims] == [("flux", "1"), ("slurm", "1")]
 
 
@@ -235,10 +223,8 @@ def test_a_job_whose_cgroup_is_gone_ends_although_its_file_stays() -> None:
     for _ in range(rounds(GONE_SECONDS) - 1):
         assert sources.ids() == ["1", "2"]
     merged = sources.read()
-    assert merged is not None
-    assert merged.claims is not None
     # the other job never had a cgroup, as before its first step
-    assert [claim.id for claim in merged.claims] == ["2"]
+    assert ids(merged) == ["2"]
     assert merged.remarks == (
         "job 1 has ended, because its cgroup is gone, but slurm-map names it: check the epilog, and remove its file.",
     )

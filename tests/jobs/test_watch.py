@@ -196,14 +196,6 @@ def test_the_jobs_of_the_past_are_always_those_of_the_event_log(node: Node) -> N
     assert node.watch.view.records == before
 
 
-def test_a_source_that_cannot_tell_ends_no_job(node: Node) -> None:
-    node.see()
-    node.see(job("12"))
-    assert node.look(Found(knows=False)) == []
-    assert node.watch.view.jobs is None
-    assert node.see(job("12")) == []
-
-
 def test_a_job_is_not_over_because_its_source_hangs_at_the_start(node: Node, tmp_path: Path) -> None:
     node.see()
     node.see(job("12"))

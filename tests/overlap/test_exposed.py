@@ -25,7 +25,6 @@ from ibpulse.workbench.overlap.exposed import (
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
-from tests.analysis.test_public_data import find_file
 from tests.overlap.played_traces import (
     BEGIN_NS,
     GROUP,
@@ -39,6 +38,7 @@ from tests.overlap.played_traces import (
     step,
     write_trace,
 )
+from tests.statistics.test_public_data import find_file
 
 # computation 10 to 20 and 40 to 45 ms; communication 15 to 30, 28 to 35 and 41 to 43 ms
 EVENTS = [

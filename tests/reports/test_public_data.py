@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ibpulse.cli import main
-from tests.analysis.test_public_data import GROUPS, find_file
+from tests.statistics.test_public_data import GROUPS, find_file
 
 DOCS = Path(__file__).parents[2] / "docs/record.md"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,6 @@ from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import put
-
-
-def damage(ring: RingFile, word: int, value: int) -> Path:
-    ring.words[word] = value
-    return ring.path
 
 
 def test_a_new_ring_is_empty_and_has_its_settings(ring: RingFile) -> None:
@@ -47,76 +43,67 @@ def test_a_ring_that_is_replaced_stays_whole_for_those_who_map_it(ring: RingFile
     assert RingReader(ring).read([0], 7, 7).present.all()
 
 
-def test_a_missing_ring_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ring"
-    with pytest.raises(RingError) as caught:
-        RingFile(path)
-    assert str(caught.value) == f"ring {path} cannot be opened: No such file or directory; is `ibpulse serve` running?"
+Spoil = Callable[[RingFile], object]
 
 
-@pytest.mark.parametrize("content", [b"", b"IBPULSE\0", b"x" * 1001])
-def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "ring"
-    path.write_bytes(content)
-    with pytest.raises(RingError) as caught:
-        RingFile(path)
-    assert str(caught.value) == (
-        f"ring {path} is {len(content)} bytes long, shorter than a ring's header; "
-        "delete it, it only holds the last minutes of samples"
-    )
+def damaged(word: int, value: int, size: int = at.file_bytes(CAPACITY)) -> Spoil:
+    def spoil(ring: RingFile) -> None:
+        ring.words[word] = value
+        os.truncate(ring.path, size)
+
+    return spoil
 
 
-def test_a_file_that_is_no_ring_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ring"
-    path.write_bytes(b"x" * (at.RECORD_TABLE * at.WORD + 3))
-    with pytest.raises(RingError, match=r"is not a ring file \(bad magic number\); delete it"):
-        RingFile(path)
+def content(data: bytes) -> Spoil:
+    return lambda ring: ring.path.write_bytes(data)
 
 
-def test_a_ring_of_another_version_is_refused(ring: RingFile) -> None:
-    path = damage(ring, at.H_VERSION, at.VERSION + 1)
-    with pytest.raises(RingError, match=f"has version {at.VERSION + 1}, but this program reads version {at.VERSION}; "):
-        RingFile(path)
+def shortened(missing: int) -> Spoil:
+    return lambda ring: os.truncate(ring.path, at.file_bytes(CAPACITY) - missing)
+
+
+DELETE = "delete it, it only holds the last minutes of samples"
+HEADER = f"has a damaged header; {DELETE}"
 
 
 @pytest.mark.parametrize(
-    ("word", "value"), [(at.H_INTERVAL_NS, 0), (at.H_CAPACITY, 0), (at.H_CAPACITY, 49), (at.H_CAPACITY, 2**64 - 1)]
+    ("spoil", "sentence"),
+    [
+        (lambda ring: ring.path.unlink(), "cannot be opened: No such file or directory; is `ibpulse serve` running?"),
+        *(
+            (content(data), f"is {len(data)} bytes long, shorter than a ring's header; {DELETE}")
+            for data in (b"", b"IBPULSE\0", b"x" * 1001)
+        ),
+        (content(b"x" * (at.RECORD_TABLE * at.WORD + 3)), f"is not a ring file (bad magic number); {DELETE}"),
+        (
+            damaged(at.H_VERSION, at.VERSION + 1),
+            f"has version {at.VERSION + 1}, but this program reads version {at.VERSION}; {DELETE}",
+        ),
+        *(
+            (damaged(word, value), HEADER)
+            for word, value in (
+                *((at.H_INTERVAL_NS, 0), (at.H_CAPACITY, 0), (at.H_CAPACITY, 49), (at.H_CAPACITY, 2**64 - 1)),
+            )
+        ),
+        # without any record
+        (damaged(at.H_CAPACITY, 0, at.file_bytes(0)), HEADER),
+        *((shortened(missing), HEADER) for missing in (1, 7, 8, 4096)),
+    ],
 )
-def test_a_ring_with_a_damaged_header_is_refused(ring: RingFile, word: int, value: int) -> None:
-    path = damage(ring, word, value)
-    with pytest.raises(RingError, match="has a damaged header; delete it"):
-        RingFile(path)
+def test_a_file_that_is_no_whole_ring_is_refused(ring: RingFile, spoil: Spoil, sentence: str) -> None:
+    spoil(ring)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(RingError) as caught:
+        RingFile(ring.path)
+    assert str(caught.value) == f"ring {ring.path} {sentence}"
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_damaged_name_of_a_port_is_no_port_of_the_node(ring: RingFile) -> None:
     slot = ring.assign("mlx5_0:1", 4, 1)
-    damage(ring, at.slot_at(slot) + at.S_NAME, 2**64 - 1)
+    ring.words[at.slot_at(slot) + at.S_NAME] = 2**64 - 1
     assert ring.slots() == {"\ufffd" * 8: slot}
     assert ring.assign("mlx5_0:1", 4, 1) != slot
-
-
-def test_a_ring_without_any_record_is_refused(ring: RingFile) -> None:
-    path = damage(ring, at.H_CAPACITY, 0)
-    os.truncate(path, at.file_bytes(0))
-    with pytest.raises(RingError, match="has a damaged header"):
-        RingFile(path)
-
-
-@pytest.mark.parametrize("missing", [1, 7, 8, 4096])
-def test_a_truncated_ring_is_refused(ring: RingFile, missing: int) -> None:
-    os.truncate(ring.path, at.file_bytes(CAPACITY) - missing)
-    with pytest.raises(RingError, match="has a damaged header"):
-        RingFile(ring.path)
-
-
-def test_a_refused_ring_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    path = tmp_path / "ring"
-    path.write_bytes(b"short")
-    before = len(os.listdir("/proc/self/fd"))
-    for _ in range(3):
-        with pytest.raises(RingError):
-            RingFile(path)
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_ring_that_cannot_be_mapped_is_refused(ring: RingFile) -> None:
@@ -206,12 +193,6 @@ def test_a_port_keeps_its_slot_and_its_history(ring: RingFile) -> None:
     assert RingReader(ring).read([first], 20, 20).present.all()
 
 
-def test_ports_get_slots_of_their_own(ring: RingFile) -> None:
-    names = [f"mlx5_{number}:1" for number in range(5)]
-    assert [ring.assign(name, 4, 1) for name in names] == [0, 1, 2, 3, 4]
-    assert ring.slots() == dict(zip(names, range(5), strict=True))
-
-
 def test_a_port_counted_in_another_unit_gets_another_slot(ring: RingFile) -> None:
     """A sampler may still write the old unit into the old slot for a tick."""
     old = ring.assign("mlx5_0:1", 4, 1)
@@ -293,11 +274,6 @@ def test_only_the_last_segments_are_kept(ring: RingFile) -> None:
     for number in range(200):
         ring.begin_segment(number * 10, number)
     assert ring.segments() == [(number * 10, number) for number in range(200 - at.SEGMENT_COUNT + 1, 200)]
-
-
-@pytest.mark.parametrize("number", [0, 1, -1, 2**63 - 1, -(2**63)])
-def test_signed_numbers_survive_a_word(number: int) -> None:
-    assert at.signed(at.unsigned(number)) == number
 
 
 def test_no_two_parts_of_the_file_overlap() -> None:

@@ -12,7 +12,7 @@ from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.signals import read_signals
-from ibpulse.core.signals import MAX_SIGNALS, MEANINGS, Signal
+from ibpulse.core.signals import Signal
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import put_signals
 
@@ -100,13 +100,6 @@ def test_a_ring_with_another_capacity_is_replaced(ring: RingFile) -> None:
     assert (replaced.signal_capacity, replaced.slots()) == (0, {})
     kept.close()
     replaced.close()
-
-
-def test_names_widths_and_readings_fit_into_their_words() -> None:
-    assert at.SIGNAL_COUNT == MAX_SIGNALS
-    assert at.N_NAMES + MAX_SIGNALS * at.NAME_WORDS <= at.SIGNAL_HEAD_WORDS
-    assert at.SIGNAL_VALUES + MAX_SIGNALS + 1 == at.N_MARK + 1 == at.SIGNAL_WORDS
-    assert max(map(len, MEANINGS)) <= at.SIGNAL_NAME_BYTES
 
 
 def test_damaged_names_are_no_error(ring: RingFile) -> None:

@@ -22,12 +22,10 @@ from ibpulse.core.ring.spans import (
     read_planned,
     read_rates,
     read_series,
-    rows_by_stride,
     runs_of_ticks,
     runs_of_wall_time,
     settled_tick,
     ticks_to_settle,
-    widest_stride,
 )
 from ibpulse.core.statistics.plausible import LineRate
 from tests.aggregator.rings import MS, Ring, constant, port, square
@@ -80,11 +78,6 @@ def expected(first: int, last: int) -> np.ndarray:
 # strides
 
 
-def test_the_widest_stride_is_that_of_the_least_frequently_sampled_port() -> None:
-    assert widest_stride([5, 1, 10, 2]) == 10
-    assert widest_stride(iter(())) == 1
-
-
 def test_a_slot_without_a_stride_is_sampled_at_every_tick(ring: Ring) -> None:
     assert ring.reader.strides(slots_of(ring)) == list(STRIDES)
     ring.file.words[at.slot_at(slots_of(ring)[0]) + at.S_STRIDE] = 0
@@ -98,11 +91,6 @@ def test_ports_are_placed_in_order_without_those_lacking_a_slot_or_a_source(ring
     placed = place_ports(ring.reader, asked, ring.file.slots())
     assert [(str(one.port.id), one.stride) for one in placed] == [("mlx5_2:1", 10), ("mlx5_0:1", 5)]
     assert [one.slot for one in placed] == [slots_of(ring)[2], slots_of(ring)[0]]
-
-
-def test_rows_are_grouped_by_stride_narrowest_first() -> None:
-    assert rows_by_stride([5, 1, 10, 5, 1]) == [(1, [1, 4]), (5, [0, 3]), (10, [2])]
-    assert rows_by_stride([]) == []
 
 
 # certain ticks

@@ -47,6 +47,11 @@ class Node:
             self.tick += 100
             self.changes += self.adaptive.refresh(self.ports(), self.tick / 100)
 
+    def take(self, seconds: int, reads: tuple[float, float], device: str = "mlx5_1") -> None:
+        """Sample for so long, while the reads of a device take so long."""
+        self.reads[device] = reads
+        self.run(seconds)
+
     def strides(self) -> list[int]:
         return [self.adaptive.stride(device) for device in self.least]
 
@@ -72,8 +77,7 @@ def test_a_healthy_node_is_not_changed(node: Node, caplog: pytest.LogCaptureFixt
 def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(2)
+    node.take(2, SLOW)
     assert node.changes == 0
     node.run(1)
     assert (node.changes, node.strides(), node.adaptive.own_process_devices) == (1, [1, 10, 1], frozenset({"mlx5_1"}))
@@ -87,19 +91,10 @@ def test_a_slow_device_is_lengthened_after_three_seconds_and_said_once(
     assert node.adaptive.reads()[1] == DeviceReads("mlx5_1", pytest.approx(0.0082), interval_lengthened=True)
 
 
-def test_a_disturbance_of_two_seconds_changes_nothing(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(2)
-    node.reads["mlx5_1"] = FAST
-    node.run(10)
-    assert node.changes == 0
-
-
 def test_a_device_whose_single_reads_are_too_long_stays_in_the_process_of_all(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.reads["mlx5_2"] = (1.2, 0.1)
-    node.run(4)
+    node.take(4, (1.2, 0.1), "mlx5_2")
     assert (node.strides(), node.adaptive.own_process_devices) == ([1, 1, 2], frozenset())
     assert said(caplog) == [
         "device mlx5_2: reads take 1.2 ms (p99, at worst 1.2 ms), too long for sampling every 10 ms; sampling it every "
@@ -109,8 +104,7 @@ def test_a_device_whose_single_reads_are_too_long_stays_in_the_process_of_all(
 
 
 def test_a_device_that_no_interval_is_long_enough_for_is_named(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    node.reads["mlx5_0"] = (123.4, 180.0)
-    node.run(4)
+    node.take(4, (123.4, 180.0), "mlx5_0")
     assert node.strides() == [100, 1, 1]
     assert (
         "device mlx5_0: reads take 180 ms (p99, at worst 180 ms), too long for sampling every 10 ms; sampling it every "
@@ -137,8 +131,7 @@ def test_the_intervals_of_a_node_that_is_slow_as_a_whole_are_all_lengthened(
 def test_a_device_that_is_fast_again_gets_its_interval_back_after_minutes(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
+    node.take(4, SLOW)
     node.reads["mlx5_1"] = FAST
     caplog.clear()
     node.run(int(PATIENCE_SECONDS))
@@ -150,23 +143,18 @@ def test_a_device_that_is_fast_again_gets_its_interval_back_after_minutes(
 
 
 def test_it_is_shortened_only_as_far_as_twice_the_time_would_allow(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
-    node.reads["mlx5_1"] = (0.6, 0.2)
-    node.run(int(PATIENCE_SECONDS) + 10)
+    node.take(4, SLOW)
+    node.take(int(PATIENCE_SECONDS) + 10, (0.6, 0.2))
     assert node.strides() == [1, 2, 1]
     node.run(3 * int(PATIENCE_SECONDS))
     assert node.changes == 2
 
 
 def test_one_slow_span_restarts_the_wait(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
+    node.take(4, SLOW)
     for _ in range(3):
-        node.reads["mlx5_1"] = FAST
-        node.run(int(PATIENCE_SECONDS) - 10)
-        node.reads["mlx5_1"] = SLOW
-        node.run(1)
+        node.take(int(PATIENCE_SECONDS) - 10, FAST)
+        node.take(1, SLOW)
     assert node.changes == 1
 
 
@@ -174,21 +162,17 @@ def test_one_slow_span_restarts_the_wait(node: Node) -> None:
 def test_a_wait_that_had_worse_spans_ends_at_the_pace_that_fits_all_of_it(
     node: Node, spans: tuple[tuple[float, float], ...]
 ) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
+    node.take(4, SLOW)
     for span in spans:
-        node.reads["mlx5_1"] = span
-        node.run(int(PATIENCE_SECONDS / 2) + 5)
+        node.take(int(PATIENCE_SECONDS / 2) + 5, span)
     assert node.strides() == [1, 2, 1]
 
 
 def test_a_device_that_relapses_keeps_its_interval_for_twice_as_long(node: Node) -> None:
     patience = PATIENCE_SECONDS
     for _ in range(3):
-        node.reads["mlx5_1"] = SLOW
-        node.run(5)
-        node.reads["mlx5_1"] = FAST
-        node.run(int(patience) - 10)
+        node.take(5, SLOW)
+        node.take(int(patience) - 10, FAST)
         assert node.strides() == [1, 10, 1]
         node.run(25)
         assert node.strides() == [1, 1, 1]
@@ -197,32 +181,25 @@ def test_a_device_that_relapses_keeps_its_interval_for_twice_as_long(node: Node)
 
 
 def test_a_device_that_was_well_for_long_is_not_held_to_its_past(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(5)
-    node.reads["mlx5_1"] = FAST
-    node.run(int((2 + LENGTHENED_SOON_PATIENCES) * PATIENCE_SECONDS))
-    node.reads["mlx5_1"] = SLOW
-    node.run(5)
-    node.reads["mlx5_1"] = FAST
-    node.run(int(PATIENCE_SECONDS) + 15)
+    node.take(5, SLOW)
+    node.take(int((2 + LENGTHENED_SOON_PATIENCES) * PATIENCE_SECONDS), FAST)
+    node.take(5, SLOW)
+    node.take(int(PATIENCE_SECONDS) + 15, FAST)
     assert node.strides() == [1, 1, 1]
 
 
 def test_a_device_of_a_cached_source_returns_to_the_process_of_all(ring: RingFile) -> None:
     node = Node(ring, *DEVICES, least=4)
     node.run(5)
-    node.reads["mlx5_0"] = (3.0, 3.0)
-    node.run(5)
+    node.take(5, (3.0, 3.0), "mlx5_0")
     assert (node.strides(), node.adaptive.own_process_devices) == ([4, 4, 4], frozenset({"mlx5_0"}))
     assert not node.adaptive.reads()[0].interval_lengthened
-    node.reads["mlx5_0"] = FAST
-    node.run(int(PATIENCE_SECONDS) + 10)
+    node.take(int(PATIENCE_SECONDS) + 10, FAST, "mlx5_0")
     assert (node.strides(), node.adaptive.own_process_devices) == ([4, 4, 4], frozenset())
 
 
 def test_unmeasured_devices_are_neither_changed_nor_reported(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
+    node.take(4, SLOW)
     node.ring.words[at.lane_at(0) + at.L_TICK] += 1000
     assert not node.adaptive.refresh(node.ports(), 1000.0)
     assert node.adaptive.reads() == (DeviceReads("mlx5_1", None, interval_lengthened=True),)
@@ -231,16 +208,14 @@ def test_unmeasured_devices_are_neither_changed_nor_reported(node: Node) -> None
 
 def test_it_measures_every_two_seconds(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    node.reads["mlx5_1"] = SLOW
-    node.run(2)
+    node.take(2, SLOW)
     write_reads(node.ring, node.ports()[1], node.tick + 1, node.tick + 100, lambda tick: SLOW)
     assert not node.adaptive.refresh(node.ports(), node.tick / 100 + 0.9)
     assert node.adaptive.refresh(node.ports(), node.tick / 100 + 1.0)
 
 
 def test_a_device_that_comes_back_or_changes_its_source_starts_over(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(4)
+    node.take(4, SLOW)
     node.adaptive.follow({"mlx5_0": 1, "mlx5_1": 4})
     assert [node.adaptive.stride(device) for device in ("mlx5_0", "mlx5_1")] == [1, 4]
     node.adaptive.follow({"mlx5_0": 1})
@@ -249,14 +224,10 @@ def test_a_device_that_comes_back_or_changes_its_source_starts_over(node: Node) 
 
 
 def test_a_device_that_relapses_after_twice_its_patience_still_relapses_soon(node: Node) -> None:
-    node.reads["mlx5_1"] = SLOW
-    node.run(5)
-    node.reads["mlx5_1"] = FAST
-    node.run(int(3 * PATIENCE_SECONDS) + 10)
-    node.reads["mlx5_1"] = SLOW
-    node.run(5)
-    node.reads["mlx5_1"] = FAST
-    node.run(int(PATIENCE_SECONDS) + 15)
+    node.take(5, SLOW)
+    node.take(int(3 * PATIENCE_SECONDS) + 10, FAST)
+    node.take(5, SLOW)
+    node.take(int(PATIENCE_SECONDS) + 15, FAST)
     assert node.strides() == [1, 10, 1]
     node.run(int(PATIENCE_SECONDS))
     assert node.strides() == [1, 1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -59,17 +58,16 @@ class Machine:
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
+def machine() -> Machine:
     return Machine()
 
 
-@pytest.mark.parametrize("interval_ns", [MS, 10 * MS, SECOND])
-def test_ticks_fall_on_wall_clock_multiples(machine: Machine, interval_ns: int) -> None:
-    clock = machine.clock(interval_ns)
-    for _ in range(20):
-        late = clock.wait()
-        assert 0 <= late < 1000
-        assert machine.now_wall - clock.tick * interval_ns == pytest.approx(late, abs=200)
+@pytest.fixture
+def clock(machine: Machine) -> TickClock:
+    """A clock of 10 ms after its first tick."""
+    made = machine.clock()
+    made.wait()
+    return made
 
 
 def test_the_first_tick_is_the_next_one_of_the_wall_clock(machine: Machine) -> None:
@@ -79,16 +77,7 @@ def test_the_first_tick_is_the_next_one_of_the_wall_clock(machine: Machine) -> N
     assert (clock.tick, clock.shift, clock.missed, clock.steps) == (expected, 0, 0, 0)
 
 
-def test_ticks_follow_each_other_by_one(machine: Machine) -> None:
-    clock = machine.clock()
-    ticks = [(clock.wait() and 0) or clock.tick for _ in range(50)]
-    assert ticks == list(range(ticks[0], ticks[0] + 50))
-    assert clock.missed == 0
-
-
-def test_late_wake_ups_are_summed_where_they_cost_a_tick(machine: Machine) -> None:
-    clock = machine.clock()
-    clock.wait()
+def test_late_wake_ups_are_summed_where_they_cost_a_tick(machine: Machine, clock: TickClock) -> None:
     read_ns = machine.monotonic
     # the first is in time for its tick
     machine.overslept = [4 * MS, 7 * MS, 0]
@@ -102,14 +91,6 @@ def test_late_wake_ups_are_summed_where_they_cost_a_tick(machine: Machine) -> No
         machine.monotonic = began + slept_ms * MS
         clock.wait(began + read_ms * MS)
         assert clock.overslept_ns - before == pytest.approx(late_ms * MS, abs=2000)
-
-
-def test_oversleeping_is_reported_as_lateness(machine: Machine) -> None:
-    clock = machine.clock()
-    machine.overslept = [0, 3 * MS]
-    clock.wait()
-    assert clock.wait() == pytest.approx(3 * MS, abs=1000)
-    assert clock.missed == 0
 
 
 def test_a_tick_that_is_late_by_more_than_half_an_interval_is_skipped_and_counted(machine: Machine) -> None:
@@ -157,24 +138,13 @@ def test_reads_that_always_take_a_good_part_of_an_interval_miss_nothing(machine:
     assert clock.missed == missed
 
 
-def test_a_tick_more_than_half_an_interval_ago_is_skipped(machine: Machine) -> None:
-    clock = machine.clock()
-    clock.wait()
-    first = clock.tick
-    machine.elapse(16 * MS)
-    assert clock.wait() < 1000
-    assert (clock.tick, clock.missed) == (first + 3, 2)
-
-
 def test_a_new_clock_does_not_begin_with_a_tick_of_the_past(machine: Machine) -> None:
     machine.elapse(10 * MS - machine.now_wall % (10 * MS) + 2 * MS)
     clock = machine.clock()
     assert clock.wait() < 1000
 
 
-def test_after_a_long_stall_no_tick_is_made_up_for(machine: Machine) -> None:
-    clock = machine.clock()
-    clock.wait()
+def test_after_a_long_stall_no_tick_is_made_up_for(machine: Machine, clock: TickClock) -> None:
     first = clock.tick
     machine.elapse(5 * SECOND - 6 * MS)
     clock.wait()
@@ -182,15 +152,6 @@ def test_after_a_long_stall_no_tick_is_made_up_for(machine: Machine) -> None:
     clock.wait()
     assert (clock.tick, clock.missed) == (first + 501, 499)
     assert clock.steps == 0
-
-
-def test_a_stall_during_the_sleep_skips_the_same_ticks(machine: Machine) -> None:
-    clock = machine.clock()
-    machine.overslept = [0, 5 * SECOND - 10 * MS]
-    clock.wait()
-    first = clock.tick
-    clock.wait()
-    assert clock.tick - first - 1 == clock.missed == 499
 
 
 @pytest.mark.parametrize("parts_per_million", [-500, -20, 20, 500])
@@ -224,21 +185,8 @@ def test_ticks_continue_by_one_across_a_step_of_the_wall_clock(machine: Machine,
     assert machine.now_wall - (clock.tick - clock.shift) * 10 * MS == pytest.approx(late, abs=200)
 
 
-def test_a_step_of_less_than_half_an_interval_is_a_slew(machine: Machine) -> None:
-    clock = machine.clock()
-    clock.wait()
-    first = clock.tick
-    for change in (4 * MS, -4 * MS):
-        machine.offset += change
-        assert clock.wait() < 1000
-    assert (clock.tick, clock.steps, clock.missed) == (first + 2, 0, 0)
-    assert machine.now_wall % (10 * MS) < 1000
-
-
-def test_time_that_passes_before_a_step_is_detected_is_missing(machine: Machine) -> None:
+def test_time_that_passes_before_a_step_is_detected_is_missing(machine: Machine, clock: TickClock) -> None:
     """A stalled sampler that wakes to a wall clock set by an hour has missed its ticks all the same."""
-    clock = machine.clock()
-    clock.wait()
     first = clock.tick
     machine.elapse(3 * SECOND)
     machine.offset += 3600 * SECOND
@@ -256,9 +204,7 @@ def test_a_step_before_the_first_tick_is_no_step(machine: Machine) -> None:
     assert machine.now_wall // (10 * MS) == clock.tick
 
 
-def test_a_torn_pair_of_clock_reads_is_not_a_step(machine: Machine) -> None:
-    clock = machine.clock()
-    clock.wait()
+def test_a_torn_pair_of_clock_reads_is_not_a_step(machine: Machine, clock: TickClock) -> None:
     first, offset = clock.tick, machine.offset
     machine.torn = [7 * MS]
     late = clock.wait()
@@ -334,14 +280,6 @@ def test_a_wall_clock_stepped_between_two_samplers_is_a_step_that_keeps_the_elap
     assert machine.now_wall // (10 * MS) == second.tick - second.shift
 
 
-def test_a_heartbeat_that_is_not_exact_is_no_step(machine: Machine) -> None:
-    first = machine.clock()
-    first.wait()
-    last_ns = machine.monotonic + 400 * MS
-    machine.elapse(2 * SECOND)
-    assert machine.clock(last_tick=first.tick, last_ns=last_ns).steps == 0
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     interval_ms=st.sampled_from([1, 2, 10, 100, 1000]),
@@ -390,10 +328,8 @@ def test_whatever_the_steps_ticks_grow_and_fall_on_multiples(steps: list[int]) -
 
 @pytest.mark.parametrize(("reads_ms", "skipped", "missed"), [(32, 2, 0), (52, 4, 0), (72, 6, 1), (482, 47, 9)])
 def test_a_skipped_tick_at_which_no_port_is_due_is_not_missed(
-    machine: Machine, reads_ms: int, skipped: int, missed: int
+    machine: Machine, clock: TickClock, reads_ms: int, skipped: int, missed: int
 ) -> None:
-    clock = machine.clock()
-    clock.wait()
     while clock.tick % 5:
         clock.wait()
     clock.stride, first = 5, clock.tick
@@ -411,10 +347,8 @@ def test_slow_reads_of_ports_that_are_not_due_soon_cost_no_tick(machine: Machine
     assert clock.missed == 0
 
 
-def test_a_late_wake_up_is_late_enough_for_reads_that_took_long(machine: Machine) -> None:
+def test_a_late_wake_up_is_late_enough_for_reads_that_took_long(machine: Machine, clock: TickClock) -> None:
     """Reads end 5.5 ms after the tick: the next deadline would be too soon, but the clock is read 2 ms after it."""
-    clock = machine.clock()
-    clock.wait()
     tick = clock.tick
     machine.elapse(12 * MS)
     assert clock.wait(clock.began_ns + 5_500_000) == pytest.approx(2 * MS, abs=MS // 100)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler.plan import Plan, PlannedPort, plan_path, read_plan, write_plan
+from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals, read_plan, write_plan
 from ibpulse.base.errors import SamplerError
 
 PLAN = Plan(
@@ -18,8 +18,9 @@ PLAN = Plan(
     (
         PlannedPort(1, "mlx5_1", ("/a", "/b"), ("/c",), 5),
         PlannedPort(0, "mlx5_0", ("/d",), ("/e",)),
-        PlannedPort(2, "mlx5_1", ("/f",), ("/g",)),
+        PlannedPort(2, "mlx5_1", ("/f",), ("/g",), signals=PlannedSignals(0, ("/s",), 1, 1, "/refresh")),
     ),
+    10,
 )
 
 
@@ -56,10 +57,6 @@ def test_on_a_full_file_system_a_plan_that_needs_more_space_leaves_the_old_one(t
     with pytest.raises(OSError, match="No space left"):
         write_plan(path, PLAN._replace(ports=ports))
     assert read_plan(path) == PLAN
-
-
-def test_the_plan_of_a_lane_is_next_to_the_ring() -> None:
-    assert plan_path(Path("/run/ibpulse/ring"), 3) == Path("/run/ibpulse/plan-3.json")
 
 
 def test_devices_are_listed_once_each_in_the_order_of_the_ports() -> None:

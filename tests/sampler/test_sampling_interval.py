@@ -17,6 +17,7 @@ from ibpulse.agent.sampler.sampling_interval import (
     stride_above,
     stride_for,
 )
+from tests.tables import for_each
 
 MS = 1_000_000
 
@@ -62,8 +63,35 @@ def test_a_stride_is_the_next_divisor_of_the_ticks_in_a_second(ticks: float, str
     assert stride_above(ticks, 10 * MS) == stride
 
 
-def test_a_healthy_node_keeps_its_intervals() -> None:
-    assert paces(*[FAST] * 8) == [SamplingInterval(1)] * 8
+# devices, the interval, the least stride, and the strides
+@for_each(
+    {
+        "healthy": ([FAST] * 8, 10, 1, [1] * 8),
+        "the same rule at 1 ms": ([(0.13, 0.01), (0.05, 0.01)], 1, 1, [2, 1]),
+        "the same rule at 1 s": ([(90, 150), (101, 150), (0.1, 0.2)], 1000, 1, [1, 1, 1]),
+        "cached sources": ([FAST, (1.5, 1.6), (4.5, 0.1)], 10, 4, [4, 4, 5]),
+        "the costliest are lengthened first": ([(0.9, 1.8)] * 3 + [(0.1, 0.2)] * 5, 10, 1, [2] * 3 + [1] * 5),
+        "about the same cost": ([(0.5, 1.0), (0.5, 1.2), (0.5, 1.4), (0.5, 1.6)], 10, 1, [2] * 4),
+        # 8 ms at the ticks at which all are due: the quick one would miss the tick after each of them
+        "all that one process reads fits into three quarters": ([(0.9, 2.0)] * 4 + [(0.05, 0.1)], 10, 1, [2] * 5),
+        "and just so": ([(0.9, 1.8)] * 4 + [(0.05, 0.1)], 10, 1, [2] * 4 + [1]),
+        "the only device": ([(8.2, 16.4)], 10, 1, [10]),
+        # a node that is slow as a whole reads for half of the time
+        **{
+            f"{count} of {tick_ms} ms": ([(0.1, tick_ms)] * count, 10, 1, [stride] * count)
+            for count, tick_ms, stride in (
+                *((8, 0.6, 1), (8, 0.63, 2), (8, 1.25, 2), (8, 1.3, 4), (8, 2.4, 4), (64, 0.3, 4), (64, 2.0, 50)),
+                (8, 200, 100),
+            )
+        },
+        "none": ([], 10, 1, []),
+    }
+)
+def test_strides_of_nodes(
+    devices: list[tuple[float, float]], interval_ms: int, least: int, expected: list[int]
+) -> None:
+    found = paces(*devices, interval_ms=interval_ms, least=least)
+    assert found == [SamplingInterval(stride) for stride in expected]
 
 
 @pytest.mark.parametrize(
@@ -71,15 +99,6 @@ def test_a_healthy_node_keeps_its_intervals() -> None:
 )
 def test_a_read_takes_at_most_a_tenth_of_its_devices_interval(read_ms: float, stride: int) -> None:
     assert strides((read_ms, 0.1), *[FAST] * 7) == [stride, *[1] * 7]
-
-
-def test_the_rule_is_the_same_at_any_interval() -> None:
-    assert strides((0.13, 0.01), (0.05, 0.01), interval_ms=1) == [2, 1]
-    assert strides((90, 150), (101, 150), (0.1, 0.2), interval_ms=1000) == [1, 1, 1]
-
-
-def test_the_stride_of_a_cached_source_is_the_least() -> None:
-    assert strides(FAST, (1.5, 1.6), (4.5, 0.1), least=4) == [4, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -96,11 +115,6 @@ def test_a_device_that_takes_over_a_quarter_of_the_interval_is_read_apart(
     tick_ms: float, pace: SamplingInterval
 ) -> None:
     assert paces(FAST, (0.9, tick_ms), FAST) == [SamplingInterval(1), pace, SamplingInterval(1)]
-
-
-def test_the_only_device_of_a_node_needs_no_separate_process() -> None:
-    assert paces((8.2, 16.4)) == [SamplingInterval(10)]
-    assert paces((0.9, 6.0)) == [SamplingInterval(2)]
 
 
 def test_half_of_the_devices_may_be_read_apart_and_not_more() -> None:
@@ -126,35 +140,9 @@ def test_the_costliest_are_read_apart_when_there_are_too_many() -> None:
     assert [pace.own_process for pace in found[: len(slow)]] == [False, False, *[True] * OWN_PROCESSES_MAX]
 
 
-@pytest.mark.parametrize(
-    ("devices", "tick_ms", "stride"),
-    [(8, 0.6, 1), (8, 0.63, 2), (8, 1.25, 2), (8, 1.3, 4), (8, 2.4, 4), (64, 0.3, 4), (64, 2.0, 50), (8, 200, 100)],
-)
-def test_a_node_that_is_slow_as_a_whole_reads_for_half_of_the_time(devices: int, tick_ms: float, stride: int) -> None:
-    assert strides(*[(0.1, tick_ms)] * devices) == [stride] * devices
-
-
-def test_the_costliest_devices_are_lengthened_first() -> None:
-    assert strides(*[(0.9, 1.8)] * 3, *[(0.1, 0.2)] * 5) == [2, 2, 2, 1, 1, 1, 1, 1]
-
-
-def test_devices_that_cost_about_the_same_are_lengthened_together() -> None:
-    assert strides((0.5, 1.0), (0.5, 1.2), (0.5, 1.4), (0.5, 1.6)) == [2, 2, 2, 2]
-
-
-def test_all_that_one_process_reads_fits_into_three_quarters_of_the_shortest_interval() -> None:
-    # 8 ms at the ticks at which all are due: the quick one would miss the tick after each of them
-    assert strides(*[(0.9, 2.0)] * 4, (0.05, 0.1)) == [2, 2, 2, 2, 2]
-    assert strides(*[(0.9, 1.8)] * 4, (0.05, 0.1)) == [2, 2, 2, 2, 1]
-
-
 def test_a_slower_device_never_gets_a_shorter_interval_than_it_has() -> None:
     assert SamplingInterval(4).slower(SamplingInterval(2, own_process=True)) == SamplingInterval(4, own_process=True)
     assert SamplingInterval(2, own_process=True).slower(SamplingInterval(2)) == SamplingInterval(2, own_process=True)
-
-
-def test_no_device_is_no_pace() -> None:
-    assert find_intervals({}, {}, 10 * MS) == {}
 
 
 @settings(deadline=None)

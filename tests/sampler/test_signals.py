@@ -13,7 +13,7 @@ import pytest
 
 from ibpulse.agent.sampler.deadlines import TickClock
 from ibpulse.agent.sampler.loop import Loop
-from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals, read_plan, write_plan
+from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals
 from ibpulse.agent.sampler.signals import HUNG_REST_NS
 from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.base.units import SECOND_NS
@@ -316,9 +316,3 @@ def test_ports_that_remain_keep_their_files(make: Make) -> None:
     (kept,) = (port for turn in sampled.loop.signals.turns for port in turn)
     assert kept.files[0].descriptors == [opened.pop(kept)]
     assert all(not file.descriptors for port in opened for file in port.files)
-
-
-def test_a_plan_with_signals_is_read_as_written(make: Make, tmp_path: Path) -> None:
-    plan = Plan(3, 1, ports=(*make(netlink=True).ports, PlannedPort(9, "mlx5_9", ("a",), ("b",))), signal_ticks=10)
-    write_plan(tmp_path / "plan", plan)
-    assert read_plan(tmp_path / "plan") == plan

@@ -1,4 +1,4 @@
-"""A sampler that waits for the processor is told from a device that is slow, by times of the kernel given here."""
+"""A sampler that waits for the processor is told from a slow device, and what else the kernel says of a process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.adaptive import Starvation
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
+from tests.tables import for_each
 
 PROCESS = 4711
 SECOND = 1_000_000_000
@@ -97,3 +98,8 @@ def test_the_state_of_a_process_comes_with_its_cpu_time(
     if text is not None:
         (folder / "stat").write_text(text)
     assert kernel.state_of(4711, tmp_path) == expected
+
+
+@for_each([-1, 4095, 2**40])
+def test_a_missing_cpu_is_an_errno(cpu: int) -> None:
+    assert os.strerror(kernel.pin_to_cpu(cpu)) == "Invalid argument"

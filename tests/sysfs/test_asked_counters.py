@@ -100,7 +100,6 @@ def test_the_setting_chooses_sysfs(tree: Tree) -> None:
 def test_a_tree_that_is_not_the_kernels_asks_nobody(tree: Tree) -> None:
     add_efa(tree)
     (port,) = Inventory(tree.root).scan().ports
-    assert port.source is not None
     assert (port.source.netlink, port.source.refusal, port.source.refresh_seconds) == (False, "", 0.016)
 
 

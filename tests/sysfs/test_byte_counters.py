@@ -10,18 +10,15 @@ from tests.sysfs.trees import (
     BNXT_HW,
     EFA,
     EXTENDED_PMA,
-    HFI1,
     LEGACY_PMA,
     RXE,
     RXE_FILES,
     PortFiles,
     Tree,
-    add_bnxt,
     make_unreadable,
 )
 from tests.tables import for_each
 
-WORDS_64 = {"port_xmit_data": "205143497464492\n", "port_rcv_data": "205128687774249\n"}
 WORDS_32 = {"port_xmit_data": "4294967295\n", "port_rcv_data": "7\n"}
 LEGACY_PROBLEM = "its counters may be the legacy ones, which stop at 32 bits, so they are not used."
 
@@ -52,36 +49,11 @@ def test_a_driver_that_nobody_knows_is_read_like_any_other(tree: Tree) -> None:
     assert find_source(tree.port("frob0"), "frob").name == "port_data"
 
 
-def test_rxe_counts_words(tree: Tree) -> None:
-    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
-    source = find_source(tree.port("rxe0"), "")
-    assert (source.scale, source.refresh_seconds) == (4, 0.0)
-
-
 def test_rxe_whose_words_fail_counts_bytes(tree: Tree) -> None:
     tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
     make_unreadable(tree.port("rxe0") / "counters" / "port_rcv_data")
     source = find_source(tree.port("rxe0"), "")
     assert file_names(source.transmit + source.receive) == ["hw_counters/sent_bytes", "hw_counters/rcvd_bytes"]
-
-
-def test_broadcom_words_may_be_a_second_old_too(tree: Tree) -> None:
-    add_bnxt(tree, roce_only=False, counters=EXTENDED_PMA | WORDS_64)
-    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
-    assert (source.name, source.scale, source.refresh_seconds) == ("port_data", 4, 1.0)
-
-
-def test_broadcom_words_that_answer_einval_are_passed_over(tree: Tree) -> None:
-    add_bnxt(tree, roce_only=False, counters=EXTENDED_PMA | WORDS_64)
-    make_unreadable(tree.port("bnxt_re0") / "counters" / "port_xmit_data")
-    assert find_source(tree.port("bnxt_re0"), "bnxt_en").name == "dma_bytes"
-
-
-def test_hfi1_words_come_before_its_flits(tree: Tree) -> None:
-    port = PortFiles(counters=HFI1.counters, hw_counters={"TxWords": "1\n", "RxWords": "2\n", "lifespan": "10\n"})
-    tree.add("hfi1_0", {1: port}, driver="hfi1")
-    source = find_source(tree.port("hfi1_0"), "hfi1")
-    assert (source.name, source.scale, source.note) == ("hfi1_words", 4, "")
 
 
 # name of the row and files per direction, transmit first
@@ -177,23 +149,6 @@ def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:
     )
 
 
-def test_no_pma_is_named_as_the_problem(tree: Tree) -> None:
-    no_pma = dict.fromkeys(("port_xmit_data", "port_rcv_data"), "N/A (no PMA)\n")
-    tree.add("i40iw0", {1: PortFiles(counters=no_pma, hw_counters=None)}, driver="i40e")
-    assert choose_row(str(tree.port("i40iw0")), "i40e")[1] == (
-        "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters."
-    )
-
-
-def test_a_counter_that_answers_einval_is_named_as_the_problem(tree: Tree) -> None:
-    tree.add("qedr0", driver="qede")
-    make_unreadable(tree.port("qedr0") / "counters" / "port_rcv_data")
-    assert choose_row(str(tree.port("qedr0")), "qede") == (
-        None,
-        "counters/port_rcv_data cannot be read: Invalid argument.",
-    )
-
-
 def test_a_text_that_is_no_count_is_named_as_the_problem(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(counters={"port_xmit_data": "many\n", "port_rcv_data": "1\n"})})
     assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[1] == (
@@ -201,43 +156,38 @@ def test_a_text_that_is_no_count_is_named_as_the_problem(tree: Tree) -> None:
     )
 
 
-def test_the_legacy_table_is_refused(tree: Tree) -> None:
-    tree.add("old0", {1: PortFiles(counters=LEGACY_PMA | WORDS_32)})
-    assert choose_row(str(tree.port("old0")), "mlx5_core") == (None, LEGACY_PROBLEM)
-
-
-def test_a_value_above_32_bits_proves_the_table(tree: Tree) -> None:
-    tree.add("mlx4_0", {1: PortFiles(counters=LEGACY_PMA | {"port_xmit_data": f"{2**32}\n", "port_rcv_data": "0\n"})})
-    assert choose_row(str(tree.port("mlx4_0")), "mlx4_core")[0] is not None
-
-
-def test_unicast_counters_prove_the_table(tree: Tree) -> None:
-    tree.add("mlx5_0", {1: PortFiles(counters=EXTENDED_PMA | WORDS_32)})
-    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[0] is not None
+@pytest.mark.parametrize(
+    ("counters", "problem"),
+    [
+        (LEGACY_PMA | WORDS_32, LEGACY_PROBLEM),
+        # a value above 32 bits proves that the table is the extended one, and so do counters of unicast
+        (LEGACY_PMA | {"port_xmit_data": f"{2**32}\n", "port_rcv_data": "0\n"}, ""),
+        (EXTENDED_PMA | WORDS_32, ""),
+    ],
+)
+def test_the_legacy_table_is_refused(tree: Tree, counters: dict[str, str], problem: str) -> None:
+    tree.add("old0", {1: PortFiles(counters=counters)})
+    row, found = choose_row(str(tree.port("old0")), "mlx5_core")
+    assert (row is None, found) == (bool(problem), problem)
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("10\n", 0.01), ("12\n", 0.012), ("0\n", 0.0), ("500\n", 0.5), ("99999\n", 0.01), ("x\n", 0.01)],
+    [("10\n", 0.01), ("12\n", 0.012), ("0\n", 0.0), ("500\n", 0.5), ("99999\n", 0.01), ("x\n", 0.01), (None, 0.01)],
 )
-def test_a_lifespan_is_milliseconds(tmp_path: Path, text: str, seconds: float) -> None:
-    (tmp_path / "lifespan").write_text(text)
+def test_a_lifespan_is_milliseconds(tmp_path: Path, text: str | None, seconds: float) -> None:
+    if text is not None:
+        (tmp_path / "lifespan").write_text(text)
     assert read_lifespan_seconds(str(tmp_path)) == pytest.approx(seconds)
 
 
-def test_a_lifespan_that_is_not_there_is_the_kernels_default(tmp_path: Path) -> None:
-    assert read_lifespan_seconds(str(tmp_path)) == 0.01
-
-
 def test_a_long_lifespan_counts_more_than_the_device(tree: Tree) -> None:
-    assert EFA.hw_counters is not None
     hw = {**EFA.hw_counters, "lifespan": "5000\n"}
     tree.add("bnxt_re0", {1: PortFiles(counters=None, hw_counters=hw)}, driver="bnxt_en")
     assert find_source(tree.port("bnxt_re0"), "bnxt_en").refresh_seconds == pytest.approx(5.004)
 
 
 def test_a_cache_that_may_alias_at_the_longest_interval_is_noted(tree: Tree) -> None:
-    assert EFA.hw_counters is not None
     for device, lifespan in (("efa0", "329\n"), ("efa1", "500\n")):
         hw = {**EFA.hw_counters, "lifespan": lifespan}
         tree.add(device, {1: PortFiles(counters=None, hw_counters=hw)}, driver="efa")

@@ -6,6 +6,7 @@ from ibpulse.agent.sysfs import device
 from ibpulse.agent.sysfs.inventory import identify_devices
 from ibpulse.core.model import DeviceIdentity, PortId, PortIdentity
 from tests.sysfs.trees import RXE, RXE_FILES, PortFiles, Tree, make_unreadable, roce
+from tests.tables import for_each
 
 
 def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:
@@ -24,11 +25,6 @@ def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:
     )
 
 
-def test_the_driver_is_read_from_its_link_and_not_from_the_name(tree: Tree) -> None:
-    tree.add("mlx5_0", driver="bnxt_en")
-    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.driver == "bnxt_en"
-
-
 def test_a_virtual_device_has_no_driver_and_no_pci_address(tree: Tree) -> None:
     files = {name: text for name, text in RXE_FILES.items() if name != "parent"}
     tree.add_virtual("siw0", {1: RXE}, files)
@@ -40,31 +36,18 @@ def test_soft_roce_is_known_by_its_parent_whatever_its_name(tree: Tree) -> None:
     assert device.read_facts(str(tree.folder("roce7"))) == device.DeviceFacts(PortIdentity(driver="rdma_rxe"))
 
 
-def test_a_missing_firmware_version_leaves_the_rest(tree: Tree) -> None:
-    tree.add("mlx5_0", files={"board_id": "MT_0000000838\n"})
-    facts = device.read_facts(str(tree.folder("mlx5_0"))).identity
-    assert (facts.firmware, facts.board, facts.driver) == ("", "MT_0000000838", "mlx5_core")
+def test_what_a_device_does_not_say_is_empty(tree: Tree) -> None:
+    files = {"board_id": "MT_0000000838\n"}
+    tree.add("mlx5_0", pci="10000:01:00.0", numa_node="-1\n", files=files, hw_counters={"lifespan": "10\n"})
+    facts = device.read_facts(str(tree.folder("mlx5_0")))
+    assert facts.identity == PortIdentity(board="MT_0000000838", driver="mlx5_core", pci_address="10000:01:00.0")
+    assert facts.shared_counters
 
 
 def test_a_sub_function_has_the_address_of_its_function(tree: Tree) -> None:
     tree.add("mlx5_4", pci="0000:08:00.0", below="mlx5_core.sf.4")
     facts = device.read_facts(str(tree.folder("mlx5_4"))).identity
     assert (facts.pci_address, facts.numa_node) == ("0000:08:00.0", "0")
-
-
-def test_a_pci_domain_may_be_longer(tree: Tree) -> None:
-    tree.add("mlx5_0", pci="10000:01:00.0")
-    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.pci_address == "10000:01:00.0"
-
-
-def test_no_numa_node_is_empty(tree: Tree) -> None:
-    tree.add("mlx5_0", numa_node="-1\n")
-    assert device.read_facts(str(tree.folder("mlx5_0"))).identity.numa_node == ""
-
-
-def test_counters_of_the_device_itself_are_seen(tree: Tree) -> None:
-    tree.add("mlx5_0", hw_counters={"lifespan": "10\n"})
-    assert device.read_facts(str(tree.folder("mlx5_0"))).shared_counters
 
 
 def test_the_netdev_of_the_first_gid_is_the_ports(tree: Tree) -> None:
@@ -92,11 +75,6 @@ def test_a_function_with_two_ports_has_a_netdev_for_each(tree: Tree) -> None:
         (folder / "device" / "net" / name).mkdir(parents=True)
         (folder / "device" / "net" / name / "dev_port").write_text(f"{port}\n")
     assert [device.find_netdev(str(tree.folder("mlx4_0")), port) for port in (1, 2)] == ["ib1", "ib0"]
-
-
-def test_rxe_names_its_parent(tree: Tree) -> None:
-    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
-    assert device.find_netdev(str(tree.folder("rxe0")), 1) == "veth0"
 
 
 def test_a_bond_is_found_from_itself_and_from_its_members(tree: Tree) -> None:
@@ -177,25 +155,17 @@ def test_a_pattern_covers_a_port(pattern: str, matches: bool) -> None:
     assert device.match_port(pattern, PortId("mlx5_0", 1)) is matches
 
 
-def test_without_patterns_all_is_admitted() -> None:
-    assert device.Selection().admits_device("mlx5_0")
-    assert device.Selection().admits_port(PortId("mlx5_0", 1))
-
-
-def test_an_include_pattern_leaves_out_the_rest() -> None:
-    selection = device.Selection(include=("mlx5_0:2",))
-    assert selection.admits_device("mlx5_0")
-    assert not selection.admits_device("mlx5_1")
-    assert selection.admits_port(PortId("mlx5_0", 2))
-    assert not selection.admits_port(PortId("mlx5_0", 1))
-
-
-def test_an_exclude_pattern_wins_over_an_include_pattern() -> None:
-    assert not device.Selection(include=("mlx5_*",), exclude=("mlx5_0",)).admits_device("mlx5_0")
-
-
-def test_a_device_with_one_port_excluded_is_still_admitted() -> None:
-    selection = device.Selection(exclude=("mlx5_0:1",))
-    assert selection.admits_device("mlx5_0")
-    assert not selection.admits_port(PortId("mlx5_0", 1))
-    assert selection.admits_port(PortId("mlx5_0", 2))
+# patterns, and whether the device and its two ports are admitted
+@for_each(
+    {
+        "all": ((), (), (True, True, True)),
+        "one port": (("mlx5_0:2",), (), (True, False, True)),
+        "another device": (("mlx5_1",), (), (False, False, False)),
+        "exclude wins": (("mlx5_*",), ("mlx5_0",), (False, False, False)),
+        "a device with one port excluded": ((), ("mlx5_0:1",), (True, False, True)),
+    }
+)
+def test_patterns_admit(include: tuple[str, ...], exclude: tuple[str, ...], admitted: tuple[bool, bool, bool]) -> None:
+    selection = device.Selection(include, exclude)
+    ports = [selection.admits_port(PortId("mlx5_0", number)) for number in (1, 2)]
+    assert (selection.admits_device("mlx5_0"), *ports) == admitted

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.metrics.page import TABLE
 from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
-from ibpulse.agent.sysfs.byte_counters import SOFT_ROCE
 from ibpulse.agent.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
 from tests.sysfs.trees import PMA_ZEROS
 from tests.tables import for_each
@@ -55,28 +54,6 @@ def test_without_it_the_others_are_read_alone() -> None:
 
 def test_nothing_is_read_only_to_renew_what_nobody_wants() -> None:
     assert choose(("rx_write_requests", "lifespan"), ()) == ()
-
-
-def test_the_counters_of_roce_say_nothing_on_infiniband() -> None:
-    assert not [file for file in files(choose()) if re.match("np_|rp_|roce_|rx_icrc", file)]
-
-
-def test_diagnostic_on_infiniband() -> None:
-    assert files(choose()) == {
-        *("port_xmit_wait", "port_xmit_discards", "port_rcv_errors", "symbol_error"),
-        *("link_downed", "link_error_recovery"),
-        *("out_of_sequence", "packet_seq_err", "duplicate_request", "rnr_nak_retry_err", "local_ack_timeout_err"),
-        "out_of_buffer",
-    }
-
-
-def test_diagnostic_on_roce() -> None:
-    assert files(choose(layer="Ethernet")) == {
-        *("port_xmit_wait", "port_xmit_discards", "link_downed"),
-        *("out_of_sequence", "packet_seq_err", "duplicate_request", "rnr_nak_retry_err", "local_ack_timeout_err"),
-        *("out_of_buffer", "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rx_icrc_encapsulated"),
-        *("roce_adp_retrans", "roce_slow_restart"),
-    }
 
 
 # files of ionic, each with the stem of its metric
@@ -122,22 +99,7 @@ def test_carrier_changes_say_nothing_on_infiniband() -> None:
 
 def test_only_what_is_listed_is_asked_for() -> None:
     assert files(choose(("out_of_sequence",), ("symbol_error",))) == {"out_of_sequence", "symbol_error"}
-
-
-def test_none_reads_nothing() -> None:
-    assert choose(which="none") == ()
-
-
-def test_a_port_without_counter_folders_has_none() -> None:
-    assert choose_counters({}, "InfiniBand", "mlx5_core", "all") == ()
-
-
-def test_a_counter_that_a_driver_never_fills_is_not_diagnostic_there() -> None:
-    assert "port_xmit_wait" not in files(choose(driver="hfi1"))
-
-
-def test_soft_roce_fills_one_error_counter() -> None:
-    assert files(choose((), layer="Ethernet", driver=SOFT_ROCE)) == {"link_downed"}
+    assert choose(which="none") == choose_counters({}, "InfiniBand", "mlx5_core", "all") == ()
 
 
 def test_a_driver_is_not_among_those_that_have_what_it_never_fills() -> None:
@@ -200,16 +162,14 @@ def test_whatever_files_are_called_no_two_have_one_name_nor_that_of_another_metr
         ("port_xmit_data", "mlx5_core", 4294967295),
         ("link_downed", "bnxt_en", None),
         ("link_downed", "bnxt_re", None),
+        ("hw_counters/out_of_sequence", "mlx5_core", 4294967295),
+        ("hw_counters/np_cnp_sent", "mlx5_core", None),
+        ("hw_counters/odd", "mlx5_core", None),
     ],
 )
 def test_where_a_counter_stops(file: str, driver: str, full: int | None) -> None:
-    (wanted,) = choose((), (file,), driver=driver, which="all")
-    assert wanted.full == full
-
-
-@pytest.mark.parametrize(("file", "full"), [("out_of_sequence", 4294967295), ("np_cnp_sent", None), ("odd", None)])
-def test_where_a_counter_of_the_driver_stops(file: str, full: int | None) -> None:
-    (wanted,) = choose((file,), (), which="all")
+    folder, _, name = file.rpartition("/")
+    (wanted,) = choose_counters({folder or "counters": (name,)}, "InfiniBand", driver, "all")
     assert wanted.full == full
 
 

@@ -27,10 +27,6 @@ def test_no_file_overrides_nothing() -> None:
     assert read_overrides(None) == {}
 
 
-def test_an_empty_file_overrides_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, "# nothing yet\n") == {}
-
-
 def test_a_device_is_placed_in_full(tmp_path: Path) -> None:
     text = """
 mlx5_ib0:
@@ -48,10 +44,6 @@ mlx5_ib1: {numa_node: 1}
 
 def test_one_gpu_needs_no_list_and_is_no_number_of_base_60(tmp_path: Path) -> None:
     assert read(tmp_path, "mlx5_0: {gpus: 0001:00:00.0, distance: PIX}")["mlx5_0"].gpus == ("0001:00:00.0",)
-
-
-def test_the_example_of_the_messages_can_be_used(tmp_path: Path) -> None:
-    assert set(read(tmp_path, EXAMPLE)) == {"mlx5_0"}
 
 
 @pytest.mark.parametrize(

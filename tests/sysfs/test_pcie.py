@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sysfs import pcie
-from ibpulse.base.text import link_rate_text
 from ibpulse.core.model import PcieLink
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.trees import make_unreadable
+from tests.tables import for_each
 
 CARD = "15/15:01.0/16:00.0/17:00.0/18:00.0"
 
@@ -55,10 +55,6 @@ def test_a_width_that_stands_for_an_unknown_one_is_none(text: str, width: int | 
 )
 def test_a_link_of_sixteen_lanes_carries_what_its_generation_does(speed: float, gigabytes: float) -> None:
     assert pcie.count_bytes(speed, 16) == pytest.approx(gigabytes * 1e9, rel=0.001)
-
-
-def test_bytes_of_an_unknown_link_are_unknown() -> None:
-    assert (pcie.count_bytes(None, 16), pcie.count_bytes(32.0, None)) == (None, None)
 
 
 def test_a_chain_begins_at_the_last_host_bridge() -> None:
@@ -144,82 +140,54 @@ def test_an_unknown_link_of_the_card_makes_the_way_unknown(machine: Machine) -> 
     assert pcie.narrowest(()) == (None, None)
 
 
-def judged(links: tuple[PcieLink, ...], rate: float | None = 50e9) -> list[tuple[str, str]]:
-    return [(verdict.word, verdict.sentence) for verdict in pcie.judge(links, *pcie.narrowest(links), rate)]
-
-
 def link(speed: float | None, width: int | None, most: float | None = 32.0, lanes: int | None = 16) -> PcieLink:
     return PcieLink(
         "0000:18:00.0", "", speed, width, most, lanes, pcie.count_bytes(speed, width), pcie.count_bytes(most, lanes)
     )
 
 
-def test_a_link_that_runs_as_fast_as_both_ends_can_has_no_verdict() -> None:
-    assert judged((link(32.0, 16),)) == []
+ABOVE = PcieLink(
+    "0000:16:00.0", "0000:15:01.0", 32.0, 4, 32.0, 16, pcie.count_bytes(32.0, 4), pcie.count_bytes(32.0, 16)
+)
 
 
-def test_a_downtrained_card_says_what_to_do() -> None:
-    assert judged((link(16.0, 16),)) == [
-        (
-            pcie.DOWNTRAINED,
+@for_each(
+    {
+        "as fast as both ends can": ((link(32.0, 16),), 50e9, "", ""),
+        "a downtrained card": (
+            *((link(16.0, 16),), 50e9, pcie.DOWNTRAINED),
             "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16, and carries 31.5 GB/s of its "
             "port's 50 GB/s: reseat the card, or check the riser and slot.",
-        )
-    ]
-
-
-def test_a_downtrained_link_that_is_wide_enough_is_still_told() -> None:
-    ((word, sentence),) = judged((link(32.0, 8),), 25e9)
-    assert word == pcie.DOWNTRAINED
-    assert sentence.startswith("its PCIe link runs at 32 GT/s x8, but both ends support 32 GT/s x16: ")
-
-
-def test_a_downtrained_link_above_the_card_is_named() -> None:
-    above = PcieLink(
-        "0000:16:00.0", "0000:15:01.0", 32.0, 4, 32.0, 16, pcie.count_bytes(32.0, 4), pcie.count_bytes(32.0, 16)
-    )
-    ((word, sentence),) = judged((above, link(32.0, 16)))
-    assert word == pcie.DOWNTRAINED
-    assert sentence.startswith("the PCIe link of the switch 0000:16:00.0 above it runs at 32 GT/s x4")
-
-
-def test_a_slot_too_slow_for_the_port_says_so() -> None:
-    assert judged((link(16.0, 16, 16.0),)) == [
-        (
-            pcie.SLOW_SLOT,
+        ),
+        "downtrained but wide enough": (
+            *((link(32.0, 8),), 25e9, pcie.DOWNTRAINED),
+            "its PCIe link runs at 32 GT/s x8, but both ends support 32 GT/s x16: ",
+        ),
+        "downtrained above the card": (
+            *((ABOVE, link(32.0, 16)), 50e9, pcie.DOWNTRAINED),
+            "the PCIe link of the switch 0000:16:00.0 above it runs at 32 GT/s x4",
+        ),
+        "a slow slot": (
+            *((link(16.0, 16, 16.0),), 50e9, pcie.SLOW_SLOT),
             "its PCIe path carries 31.5 GB/s at most, less than the 50 GB/s of its port: move the card to a faster "
             "slot.",
-        )
-    ]
-
-
-def test_a_slow_slot_is_judged_by_now_where_the_most_is_not_known() -> None:
-    assert [word for word, _ in judged((link(16.0, 16, None, None),))] == [pcie.SLOW_SLOT]
-
-
-def test_a_port_without_a_rate_has_no_slow_slot() -> None:
-    assert judged((link(16.0, 16, 16.0),), None) == []
-
-
-def test_an_unknown_link_says_where_to_look() -> None:
-    assert judged((link(None, None, None, None),)) == [
-        (
-            pcie.UNKNOWN,
+        ),
+        "a slow slot by now, where the most is unknown": ((link(16.0, 16, None, None),), 50e9, pcie.SLOW_SLOT, ""),
+        "a port without a rate": ((link(16.0, 16, 16.0),), None, "", ""),
+        "unknown": (
+            *((link(None, None, None, None),), 50e9, pcie.UNKNOWN),
             "the kernel does not report the speed of its PCIe link, as in a virtual machine: check it on the host, "
             "or set it in topology.file.",
-        )
-    ]
-    assert judged(()) == []
+        ),
+        "no link": ((), 50e9, "", ""),
+    }
+)
+def test_links_are_judged(links: tuple[PcieLink, ...], rate: float | None, word: str, begins: str) -> None:
+    found = pcie.judge(links, *pcie.narrowest(links), rate)
+    assert [verdict.word for verdict in found] == [word] * bool(word)
+    assert all(verdict.sentence.startswith(begins) for verdict in found)
 
 
 def test_half_a_link_is_not_downtrained_by_what_is_not_known() -> None:
     assert not pcie.is_downtrained(link(None, 16))
     assert pcie.is_downtrained(link(None, 8))
-
-
-def test_links_and_rates_are_written_for_people() -> None:
-    assert (pcie.write_link(2.5, None), pcie.write_link(None, 4), link_rate_text(63.015e9)) == (
-        "2.5 GT/s x?",
-        "? GT/s x4",
-        "63 GB/s",
-    )

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.agent.sysfs.speed import find_data_rate, parse_netdev_speed, parse_rate, remark_on_rate
+from tests.tables import for_each
 
 # name, number per lane in the file, data rate per lane in Gb/s
 GENERATIONS = [
@@ -43,18 +44,12 @@ def test_every_generation_and_width_gives_its_data_rate(generation: tuple[str, f
         ("400 Gb/sec (8X HDR)", 50.0),
         ("400 Gb/sec (4X NDR)", 50.0),
         ("800 Gb/sec (4X XDR)", 100.0),
+        ("1600 Gb/sec (4X GDR)", 200.0),
+        ("10 Gb/sec (4X)", 1.0),
     ],
 )
 def test_a_rate_of_the_table_is_parsed(text: str, gigabytes: float) -> None:
     assert parse_rate(text) == pytest.approx(gigabytes * 1e9)
-
-
-def test_an_old_kernel_leaves_out_the_name_of_sdr() -> None:
-    assert parse_rate("10 Gb/sec (4X)") == 1.0e9
-
-
-def test_a_later_generation_is_taken_as_it_stands() -> None:
-    assert parse_rate("1600 Gb/sec (4X GDR)") == 200e9
 
 
 @given(st.text())
@@ -82,47 +77,38 @@ def test_a_netdev_that_is_down_has_no_speed(text: str) -> None:
     assert parse_netdev_speed(text) is None
 
 
-def test_on_ethernet_the_netdev_is_the_authority() -> None:
-    assert find_data_rate("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", "800000") == 100e9
+@for_each(
+    {
+        "on Ethernet the netdev is the authority": ("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", "800000", 100e9),
+        "on InfiniBand it is not asked": ("InfiniBand", "mlx5_core", "400 Gb/sec (4X NDR)", "10", 50e9),
+        "Ethernet without a netdev": ("Ethernet", "mlx5_core", "400 Gb/sec (8X HDR)", "-1", 50e9),
+        "an unknown Ethernet mode of mlx5": ("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", "", None),
+        "40 gigabit of another driver": ("Ethernet", "ice", "40 Gb/sec (4X QDR)", "", 5e9),
+    }
+)
+def test_the_rate_of_a_port(layer: str, driver: str, rate: str, netdev: str, bytes_per_second: float | None) -> None:
+    assert find_data_rate(layer, driver, rate, netdev) == bytes_per_second
 
 
-def test_on_infiniband_the_netdev_is_not_asked() -> None:
-    assert find_data_rate("InfiniBand", "mlx5_core", "400 Gb/sec (4X NDR)", "10") == 50e9
-
-
-def test_ethernet_without_a_netdev_falls_back_to_the_rate_file() -> None:
-    assert find_data_rate("Ethernet", "mlx5_core", "400 Gb/sec (8X HDR)", "-1") == 50e9
-
-
-def test_an_unknown_mlx5_ethernet_mode_has_no_rate() -> None:
-    assert find_data_rate("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", "") is None
-
-
-def test_other_drivers_do_say_40_gigabit() -> None:
-    assert find_data_rate("Ethernet", "ice", "40 Gb/sec (4X QDR)", "") == 5e9
-
-
-def test_a_rate_without_doubt_has_no_remark() -> None:
-    assert remark_on_rate("InfiniBand", "mlx5_core", "400 Gb/sec (4X NDR)", 50e9) == ""
-
-
-def test_a_rate_that_is_not_known_is_remarked() -> None:
-    assert remark_on_rate("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", None) == (
-        "its rate is unknown (rate file: '40 Gb/sec (4X QDR)'), so it has no utilisation."
-    )
-
-
-def test_a_rate_file_that_failed_is_not_remarked_twice() -> None:
-    assert remark_on_rate("InfiniBand", "mlx5_core", "", None) == ""
-
-
-def test_sdr_on_an_active_port_is_doubted() -> None:
-    assert remark_on_rate("InfiniBand", "mlx5_core", "10 Gb/sec (4X SDR)", 1e9) == (
-        "the kernel reports '10 Gb/sec (4X SDR)', as it also does for a speed that it does not know: check the link."
-    )
-
-
-def test_the_hard_wired_rate_of_efa_is_doubted() -> None:
-    assert remark_on_rate("Unknown", "efa", "100 Gb/sec (4X EDR)", 12.5e9) == (
-        "older EFA drivers report '100 Gb/sec (4X EDR)' for every device: on a faster one the utilisation is too high."
-    )
+@for_each(
+    {
+        "no doubt": ("InfiniBand", "mlx5_core", "400 Gb/sec (4X NDR)", 50e9, ""),
+        "not known": (
+            *("Ethernet", "mlx5_core", "40 Gb/sec (4X QDR)", None),
+            "its rate is unknown (rate file: '40 Gb/sec (4X QDR)'), so it has no utilisation.",
+        ),
+        "a rate file that failed is said elsewhere": ("InfiniBand", "mlx5_core", "", None, ""),
+        "SDR on an active port": (
+            *("InfiniBand", "mlx5_core", "10 Gb/sec (4X SDR)", 1e9),
+            "the kernel reports '10 Gb/sec (4X SDR)', as it also does for a speed that it does not know: "
+            "check the link.",
+        ),
+        "hard-wired by EFA": (
+            *("Unknown", "efa", "100 Gb/sec (4X EDR)", 12.5e9),
+            "older EFA drivers report '100 Gb/sec (4X EDR)' for every device: on a faster one the utilisation is "
+            "too high.",
+        ),
+    }
+)
+def test_remarks(layer: str, driver: str, text: str, rate: float | None, remark: str) -> None:
+    assert remark_on_rate(layer, driver, text, rate) == remark

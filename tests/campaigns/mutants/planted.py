@@ -110,7 +110,7 @@ PLANTED = (
         ".astype(np.float64) - 1\n    widths",
         ".astype(np.float64)\n    widths",
         "at the line rate, a counter with a large scale has samples named implausible",
-        ("tests/analysis/test_plausible.py",),
+        ("tests/statistics/test_plausible.py",),
     ),
     Fault(
         "steady-doubt-direction",
@@ -190,7 +190,7 @@ PLANTED = (
         "out.reset[some, :, step:] |= found.fell",
         "out.reset[some, :, step:] = found.fell",
         "a counter reset is not reported if the sampling interval changed in the same span",
-        ("tests/analysis/test_rates.py",),
+        ("tests/statistics/test_rates.py",),
     ),
     Fault(
         "merge-counted-twice",
@@ -206,7 +206,7 @@ PLANTED = (
         " or counters[..., 0].min() < 0:",
         ":",
         "the first value of a counter after a failed read is a peak of exabytes",
-        ("tests/analysis/test_series.py",),
+        ("tests/statistics/test_series.py",),
     ),
     Fault(
         "peaks-below-the-resolution",
@@ -242,7 +242,7 @@ PLANTED = (
         "np.count_nonzero(~np.isnan(each.share))",
         "len(each.share)",
         "rails without data change the fairness of the node",
-        ("tests/analysis/test_balance.py",),
+        ("tests/statistics/test_balance.py",),
     ),
     Fault(
         "job-step-of-the-job-before",

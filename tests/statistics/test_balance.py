@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from ibpulse.core.statistics import balance
 from ibpulse.core.statistics.moments import weighted_sums
+from tests.tables import for_each
 
 amounts = hnp.arrays(np.float64, st.integers(1, 16), elements=st.floats(1.0, 1e11))
 NAN = float("nan")
@@ -15,12 +16,6 @@ NAN = float("nan")
 
 def rails(*gigabytes: float) -> np.ndarray:
     return np.array(gigabytes) * 1e9
-
-
-@given(values=amounts, factor=st.floats(1e-3, 1e3), seed=st.integers(0, 9))
-def test_neither_scaling_nor_order_changes_fairness(values: np.ndarray, factor: float, seed: int) -> None:
-    mixed = np.random.default_rng(seed).permutation(values) * factor
-    assert balance.jain_index(mixed) == pytest.approx(balance.jain_index(values))
 
 
 @given(values=amounts)
@@ -38,45 +33,34 @@ def test_the_ratio_is_against_the_median_of_the_others(values: np.ndarray) -> No
         np.testing.assert_allclose(ratio[rail], expected)
 
 
-def test_an_idle_rail_among_busy_siblings_is_named_and_not_slow() -> None:
-    found = balance.balance_rails(rails(10, 10, 10, 0.2, 10, 10, 10, 10))
-    assert np.flatnonzero(found.idle).tolist() == [3]
-    assert not found.slow.any()
-    assert found.active == 8
+# GB/s of the rails, and while they are active; places of idle and of slow ones; fairness
+@for_each(
+    {
+        "an idle rail among busy ones": ([10, 10, 10, 0.2, 10], None, [3], [], 40.2**2 / (5 * 400.04)),
+        "half speed": ([10, 10, 5, 10], None, [], [2], 35**2 / (4 * 325)),
+        "as healthy ones differ": ([10, 9.9, 10.13, 9.95], None, [], [], 1.0),
+        "twice as long for the same bytes": ([10] * 4, [40, 40, 20, 40], [], [2], 1.0),
+        "one busy rail": ([10, 0, 0, 0], None, [], [], 0.25),
+        "one rail": ([10], None, [], [], 1.0),
+        "none": ([], None, [], [], NAN),
+        "none that was observed": ([NAN], None, [], [], NAN),
+        "silence": ([0, 0, 0.05, 0], None, [], [], 0.25),
+        "nearly silence": ([0.001, 0.05, 0.05, 0.05], None, [], [], 0.151**2 / (4 * 0.007501)),
+    }
+)
+def test_idle_and_slow_rails_are_named(
+    values: list[float], active: list[float] | None, idle: list[int], slow: list[int], fairness: float
+) -> None:
+    found = balance.balance_rails(rails(*values), active_rates=None if active is None else rails(*active))
+    assert (np.flatnonzero(found.idle).tolist(), np.flatnonzero(found.slow).tolist()) == (idle, slow)
+    assert found.fairness == pytest.approx(fairness, abs=1e-3, nan_ok=True)
+    assert found.active == sum(value > 0.1 for value in values)
 
 
-def test_a_rail_at_half_speed_is_slow() -> None:
-    found = balance.balance_rails(rails(10, 10, 5, 10))
-    assert np.flatnonzero(found.slow).tolist() == [2]
-    assert not found.idle.any()
-
-
-def test_rails_that_differ_as_healthy_ones_do_are_not_named() -> None:
-    found = balance.balance_rails(rails(10, 9.9, 10.13, 9.95))
-    assert not (found.idle | found.slow).any()
-    assert found.fairness > 0.99
-
-
-def test_a_rail_that_takes_twice_as_long_for_the_same_bytes_is_slow() -> None:
-    found = balance.balance_rails(rails(10, 10, 10, 10), active_rates=rails(40, 40, 20, 40))
-    assert np.flatnonzero(found.slow).tolist() == [2]
-    assert found.fairness == pytest.approx(1.0)
-
-
-def test_silence_is_not_judged() -> None:
-    found = balance.balance_rails(rails(0, 0, 0.05, 0))
-    assert not (found.idle | found.slow).any()
-    nearly = balance.balance_rails(rails(0.001, 0.05, 0.05, 0.05))
-    assert not (nearly.idle | nearly.slow).any()
+def test_silence_has_neither_shares_nor_fairness() -> None:
     silent = balance.balance_rails(np.zeros(4))
-    assert np.isnan(silent.fairness)
-    assert np.isnan(silent.share).all()
+    assert np.isnan([silent.fairness, *silent.share]).all()
     assert silent.active == 0
-
-
-def test_one_busy_rail_among_silent_ones_is_not_named() -> None:
-    assert not (found := balance.balance_rails(rails(10, 0, 0, 0))).idle.any()
-    assert found.fairness == pytest.approx(0.25)
 
 
 def test_an_unobserved_rail_is_ignored() -> None:
@@ -84,21 +68,6 @@ def test_an_unobserved_rail_is_ignored() -> None:
     assert found.fairness == pytest.approx(2 / 3)
     assert found.idle.tolist() == [False, False, False, True]
     assert np.isnan(found.share[1])
-
-
-@pytest.mark.parametrize("values", [[], [NAN]])
-def test_no_rails_have_no_balance(values: list[float]) -> None:
-    found = balance.balance_rails(np.array(values))
-    assert np.isnan(found.fairness)
-    assert found.active == 0
-    assert not found.idle.any()
-
-
-def test_a_single_rail_is_fair_and_has_no_sibling_to_be_judged_by() -> None:
-    found = balance.balance_rails(rails(10))
-    assert found.fairness == pytest.approx(1.0)
-    assert np.isnan(found.ratio[0])
-    assert not (found.idle | found.slow).any()
 
 
 # rails whose traffic runs on

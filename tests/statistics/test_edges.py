@@ -27,18 +27,16 @@ def square(period: int, busy: int, steps: int) -> np.ndarray:
     return np.tile(np.repeat([5.0, 0.0], [busy, period - busy]), steps)
 
 
-@pytest.mark.parametrize("period", [8, 31, 144])
-def test_the_steps_of_a_wave_are_all_as_long_as_its_period(period: int) -> None:
-    found = find_steps(square(period, period // 3, 40), float(period))
+@pytest.mark.parametrize("period", [8, 31, 100, 144])
+def test_the_steps_of_a_wave_are_all_as_long_as_its_period_and_begin_at_an_edge(period: int) -> None:
+    busy = period // 3
+    found = find_steps(square(period, busy, 40), float(period))
     assert found.whole.all()
     assert len(found.bounds) >= 36
     np.testing.assert_allclose(np.diff(found.bounds), period, atol=1e-9)
-
-
-def test_a_bound_lies_at_the_edge() -> None:
-    found = find_steps(square(100, 30, 40), 100.0)
-    # the wave rises at multiples of 100 and falls 30 ticks later
-    np.testing.assert_allclose(np.minimum(found.bounds % 100, 100 - found.bounds % 100) % 30, 0, atol=2)
+    # the wave rises at multiples of its period
+    away = np.minimum(found.bounds % period, period - found.bounds % period)
+    np.testing.assert_allclose(np.minimum(away, np.abs(found.bounds % period - busy)), 0, atol=2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ibpulse.core.ring.layout import ABSENT
 from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate, lower_bound, uncertainty_steps
 from ibpulse.core.statistics.rates import Rates, Timing, rates
-from tests.analysis.test_series import rate_series
+from tests.statistics.test_series import rate_series
 
 MS = 1_000_000
 INTERVAL = 10 * MS

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics import signs
 from ibpulse.core.statistics.signs import (
     BLIND,
     ERRORS,
@@ -27,7 +26,6 @@ from ibpulse.core.statistics.signs import (
     RECEIVER,
     REFUSED,
     RESENT_BYTES,
-    SIGNS,
     SOURCE,
     TIMEOUTS,
     WAITED_SECONDS,
@@ -244,8 +242,3 @@ def test_signs_do_not_depend_on_the_unit_of_rates(seed: int) -> None:
         return find_signs(transmit, Readings(bounds, gained, line * scale)).codes.tolist()
 
     assert codes(1.0) == codes(0.125)
-
-
-def test_every_code_has_a_name() -> None:
-    assert len(NAMES) == signs.CODES
-    assert {*NAMES} == {"", *SIGNS}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -194,24 +195,27 @@ def test_features_that_are_far_beyond_any_traffic_resemble_nothing() -> None:
 # from statistics to features
 
 
-def test_features_are_shares_of_the_line_and_the_variations_by_their_time_scale() -> None:
-    variations = {1_000_000_000: 0.7, 50_000_000: 0.5, 10_000_000: 0.1, 100_000_000: 0.6}
-    found = describe_features(0.8, 300e9, 600e9, variations, 800e9)
-    assert found == Features(0.8, 0.1, 0.5, 0.6, 0.75, 0.375)
+VARIATIONS = {1_000_000_000: 0.7, 50_000_000: 0.5, 10_000_000: 0.1, 100_000_000: 0.6}
 
 
-def test_a_peak_above_the_line_was_read_late() -> None:
-    assert describe_features(1.0, 10e9, 900e9, {}, 800e9).peak_utilization == 1.0
-
-
-@pytest.mark.parametrize("line", [NAN, 0.0])
-def test_without_a_line_there_is_no_utilisation(line: float) -> None:
-    found = describe_features(0.5, 10e9, 20e9, {}, line)
-    np.testing.assert_array_equal(found, [0.5, NAN, NAN, NAN, NAN, NAN])
-
-
-def test_a_peak_that_is_not_known_stays_unknown() -> None:
-    assert np.isnan(describe_features(NAN, NAN, NAN, {}, 800e9).peak_utilization)
+# duty cycle, mean of the active samples, peak, variations, line
+@for_each(
+    {
+        "shares of the line, and variations by time scale": (
+            (0.8, 300e9, 600e9, VARIATIONS, 800e9),
+            (0.8, 0.1, 0.5, 0.6, 0.75, 0.375),
+        ),
+        "a peak above the line was read late": (
+            (1.0, 10e9, 900e9, {}, 800e9),
+            (1.0, NAN, NAN, NAN, 1.0, 0.0125),
+        ),
+        "no known line": ((0.5, 10e9, 20e9, {}, NAN), (0.5, NAN, NAN, NAN, NAN, NAN)),
+        "no line": ((0.5, 10e9, 20e9, {}, 0.0), (0.5, NAN, NAN, NAN, NAN, NAN)),
+        "unknown": ((NAN, NAN, NAN, {}, 800e9), (NAN,) * 6),
+    }
+)
+def test_features(statistics: tuple[float, float, float, dict[int, float], float], expected: tuple[float, ...]) -> None:
+    np.testing.assert_array_equal(describe_features(*statistics), expected)
 
 
 OPTIONS = SaturationOptions(window_seconds=5)
@@ -244,10 +248,6 @@ def test_a_busy_link_is_saturated_once_half_a_window_was_seen() -> None:
     states = run(np.full((8, 10), 0.95))
     assert [saturated for saturated, _ in states] == [False, False, True, True, True, True, True, True]
     assert states[-1][1] == pytest.approx(6.0)
-
-
-def test_a_link_that_is_full_for_less_than_half_of_the_time_is_not_saturated() -> None:
-    assert not run(np.tile([0.99, 0.99, 0.3, 0.3, 0.3], (10, 2)))[-1][0]
 
 
 def test_the_state_ends_when_the_window_has_moved_on() -> None:
@@ -327,33 +327,9 @@ def advance(states: str, options: MoeSaturationOptions = SUSTAINED) -> list[MoeS
     return found
 
 
-def test_moe_saturation_begins_when_the_conditions_have_held_long_enough() -> None:
-    assert [state.saturated for state in advance("+" * 12)] == [False] * 9 + [True] * 3
-
-
-def test_a_short_pause_neither_ends_nor_advances_it() -> None:
-    assert [state.saturated for state in advance("++++++--++++++")] == [False] * 11 + [True] * 3
-    assert advance("+" * 10 + "--")[-1].saturated
-
-
-def test_a_long_pause_ends_it_and_the_conditions_have_to_hold_again() -> None:
-    states = advance("+" * 10 + "---" + "+" * 9)
-    assert [state.saturated for state in states[10:13]] == [True, True, False]
-    assert not states[-1].saturated
-    assert advance_moe_saturation(states[-1], True, SUSTAINED).saturated
-
-
-def test_time_in_the_state_only_grows_and_is_counted_while_it_is_on() -> None:
-    states = advance("+" * 12 + "-" * 5 + "+" * 10)
-    times = [state.saturated_seconds for state in states]
-    assert times == sorted(times)
-    assert times[-1] == pytest.approx(sum(state.saturated for state in states))
-
-
-@given(marks=st.text("+-", max_size=80))
-def test_it_is_never_on_before_its_time_nor_after_a_long_pause(marks: str) -> None:
-    for place, state in enumerate(advance(marks)):
-        seen = marks[: place + 1]
-        if state.saturated:
-            assert seen.count("+") >= SUSTAINED.hold_seconds
-            assert not seen.endswith("---")
+@given(marks=st.text("++++++-", max_size=80))
+def test_it_is_on_once_the_conditions_held_long_enough_since_the_last_long_pause(marks: str) -> None:
+    on = [re.split("-{3,}", marks[: place + 1])[-1].count("+") >= SUSTAINED.hold_seconds for place in range(len(marks))]
+    found = advance(marks)
+    assert [state.saturated for state in found] == on
+    assert [state.saturated_seconds for state in found] == pytest.approx(np.cumsum(on))

@@ -237,15 +237,6 @@ def test_samples_without_elapsed_time_have_no_rate() -> None:
     assert np.isnan(found).all()
 
 
-def test_an_absent_first_counter_has_no_rate() -> None:
-    stamps = np.array([[k * 10**7] * 3 for k in range(1, 4)], dtype=np.uint64)
-    counters = np.array([[ABSENT, 0], [0, 5], [5, 10]], dtype=np.uint64)
-    found = rate_series(
-        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
-    ).bytes_per_second
-    np.testing.assert_allclose(found, [[np.nan, np.nan, 2000], [np.nan, 2000, 2000]])
-
-
 def test_a_series_agrees_where_the_stride_changes() -> None:
     count = 40
     ticks = np.arange(count, dtype=np.uint64)
@@ -306,16 +297,10 @@ def test_plain_peaks_are_those_of_the_rates(found: list[tuple[int, int, int]]) -
         np.testing.assert_array_equal(peaks, expected[..., 1:])
 
 
-@pytest.mark.parametrize("value", [-1, 5])
-def test_lost_and_reset_counters_are_left_to_the_rates(value: int) -> None:
+@for_each([(1, 0, 3, -1), (1, 0, 3, 5), (0, 1, 0, -1)])
+def test_lost_and_reset_counters_are_left_to_the_rates(port: int, way: int, tick: int, value: int) -> None:
     stamps, counters = plain_arrays([(0, 300, 1000)] * 6)
-    counters[1, 0, 3] = value
-    assert plain_peaks(stamps, counters, SCALE, LINES, INTERVAL) is None
-
-
-def test_an_unread_first_counter_is_left_to_the_rates() -> None:
-    stamps, counters = plain_arrays([(0, 300, 1000)] * 6)
-    counters[0, 1, 0] = -1
+    counters[port, way, tick] = value
     assert plain_peaks(stamps, counters, SCALE, LINES, INTERVAL) is None
 
 

@@ -24,7 +24,7 @@ from ibpulse.core.statistics.recorded import (
     student_quantile,
 )
 from ibpulse.core.statistics.span import find_rhythm
-from tests.analysis.test_span import TICK_NS, series_of, wave
+from tests.statistics.test_span import TICK_NS, series_of, wave
 
 GB = 1e9
 THRESHOLD = 0.1 * GB
@@ -65,7 +65,6 @@ def test_a_span_of_steps_is_resampled_in_steps() -> None:
     period, steps = find_rhythm(series, THRESHOLD)
     units, whole_steps = split(sums, series, steps, period.seconds)
     assert units.steps
-    assert units.begun is not None
     assert units.begun.shape == units.sums.shape
     found = describe_steps(whole_steps)
     assert found.seconds == pytest.approx(np.full(len(whole_steps), 0.5), abs=1e-6)
@@ -111,22 +110,13 @@ def test_resampled_sums_scatter_around_those_of_the_run() -> None:
     rng = np.random.default_rng(1)
     sums = rng.gamma(2.0, 3.0, (190, 2))
     found = resample(sums, 20_000, rng)
-    assert found is not None
     assert found.groups == 31
     np.testing.assert_allclose(found.sums.mean(axis=0), sums.sum(axis=0), rtol=2e-3)
-
-
-def test_equal_units_do_not_scatter() -> None:
-    found = resample(np.full((24, 1), 7.0), 100, np.random.default_rng(0))
-    assert found is not None
-    # 24 units in 8 groups of 3
-    assert (found.sums == 24 * 7.0).all()
 
 
 def test_a_window_that_begins_within_a_unit_has_a_part_of_one_at_either_end() -> None:
     sums = np.full((24, 1), 7.0)
     found = resample(sums, 4000, np.random.default_rng(0), np.linspace(0.0, 7.0, 24)[:, None])
-    assert found is not None
     more = found.sums[:, 0] - 24 * 7.0
     # the rest of one unit and the first part of another: 0 to 14, 7 on average
     assert 0.0 <= more.min() < 1.0
@@ -134,17 +124,17 @@ def test_a_window_that_begins_within_a_unit_has_a_part_of_one_at_either_end() ->
     assert more.mean() == pytest.approx(7.0, rel=0.02)
 
 
-def test_too_few_units_give_no_interval() -> None:
+def test_too_few_units_give_no_interval_and_equal_ones_do_not_scatter() -> None:
     assert resample(np.ones((MIN_UNITS - 1, 1)), 100, np.random.default_rng(0)) is None
     assert resample(np.ones((MIN_UNITS, 1)), 100, np.random.default_rng(0)) is not None
-
-
-def test_a_statistic_unknown_in_all_resamples_has_no_interval() -> None:
-    assert np.isnan(find_interval(np.array([np.nan, np.inf]), 10, 0.95)).all()
+    found = resample(np.full((24, 1), 7.0), 100, np.random.default_rng(0))
+    # 24 units in 8 groups of 3
+    assert (found.sums == 24 * 7.0).all()
 
 
 def test_unknown_resamples_are_excluded() -> None:
     assert find_interval(np.array([np.nan, 3.0, 3.0]), 10, 0.95) == (3.0, 3.0)
+    assert np.isnan(find_interval(np.array([np.nan, np.inf]), 10, 0.95)).all()
 
 
 def unlike(rng: np.random.Generator, units: int) -> np.ndarray:
@@ -203,7 +193,6 @@ def test_correlated_units_are_drawn_in_larger_groups() -> None:
     assert (group_size(100), group_size(100, 0.5), group_size(100, 0.51)) == (5, 5, 10)
     assert group_size(1) == 1
     found = resample(np.ones((100, 1)), 10, np.random.default_rng(0), size=group_size(100, 0.7))
-    assert found is not None
     assert found.groups == 10
 
 

@@ -335,19 +335,14 @@ def test_pauses_of_a_file_system_do_not_split_a_checkpoint() -> None:
     assert [phase.kind for phase in phases_of(INTERRUPTED, storage)] == [CHECKPOINT] * 2
 
 
-def test_without_storage_ports_the_same_silence_is_a_barrier() -> None:
-    for storage in (None, np.zeros((2, len(INTERRUPTED)))):
-        assert [phase.kind for phase in phases_of(INTERRUPTED, storage)] == [BARRIER]
-
-
 @pytest.mark.parametrize(
     ("first", "end", "way", "rate"),
     [(31, 40, 1, 20 * GB), (31, 31.4, 0, 0.2 * GB), (10, 20, 0, 20 * GB), (0, 72, 0, 2 * GB)],
     ids=["a load", "a log file", "while steps go on", "all the time"],
 )
 def test_other_traffic_of_storage_ports_is_no_checkpoint(first: float, end: float, way: int, rate: float) -> None:
-    found = phases_of(INTERRUPTED, saving(INTERRUPTED, first, end, way, rate))
-    assert [phase.kind for phase in found] == [BARRIER]
+    for storage in (None, saving(INTERRUPTED, first, end, way, rate)):
+        assert [phase.kind for phase in phases_of(INTERRUPTED, storage)] == [BARRIER]
 
 
 def test_what_a_job_reads_is_no_checkpoint() -> None:
