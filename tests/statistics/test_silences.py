@@ -255,6 +255,12 @@ def test_the_longest_regular_silence(lengths: tuple[float, ...], settled: float,
     assert (found if found is None else found / 100) == pytest.approx(regular)
 
 
+def test_the_newest_silences_are_kept_even_if_all_older_ones_are_longer() -> None:
+    found = pauses(*[1.1] * 250, *[1.0] * 12)
+    assert [pause.ticks for pause in found.newest(12, 50)] == [100] * 12
+    assert [pause.end for pause in found.newest(256, 0)] == sorted(pause.end for pause in found.newest(256, 0))
+
+
 def test_a_long_rhythm_outlives_many_short_silences() -> None:
     found, tick = Pauses(100), 1000
     for _ in range(5):

@@ -54,7 +54,7 @@ class TickPause:
 
 
 class Pauses:
-    """The past silences of a job on a node; if they are too many, the shortest are dropped."""
+    """The past silences of a job on a node; if they are too many, short ones that are not new are dropped."""
 
     def __init__(self, ticks_per_second: float) -> None:
         self._per_second = ticks_per_second
@@ -73,8 +73,9 @@ class Pauses:
         self.longest = max(self.longest, pause.ticks)
         self._kept.append(pause)
         if len(self._kept) > MAX_PAUSES:
-            longest = sorted(self._kept, key=lambda each: (each.ticks, each.end))[MAX_PAUSES // 2 :]
-            self._kept = sorted(longest, key=lambda each: each.end)
+            older, newest = self._kept[: -MAX_PAUSES // 2], self._kept[-MAX_PAUSES // 2 :]
+            longest = sorted(older, key=lambda each: (each.ticks, each.end))[-MAX_PAUSES // 4 :]
+            self._kept = [*sorted(longest, key=lambda each: each.end), *newest]
 
     def regular(self) -> int | None:
         """The longest regular silence before the newest traffic; None before there are steps."""
