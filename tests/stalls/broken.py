@@ -28,7 +28,7 @@ WRONG_CLOCK = 0.4
 VARIANTS = {
     "link": ("running", "waiting", "leaf"),
     "loss": ("out", "in", "both"),
-    "node": ("hang", "gone"),
+    "node": ("hang", "gone", "died"),
     "together": ("running", "all"),
 }
 MAX_WIRE_SECONDS = 0.5
@@ -43,7 +43,7 @@ class Plan:
 
     `steps` precede the stall, `quiet` seconds are recorded after it. `healed` seconds after the cause traffic
     returns. `storage` is where storage traffic goes on during the stall: none, apart, or on a rail. `exponent` is that
-    of the acknowledgement timeout, 4.096 µs × 2^exponent.
+    of the acknowledgement timeout, 4.096 µs × 2^exponent. Queue pairs are counted if `connected`.
     """
 
     kind: str
@@ -55,6 +55,7 @@ class Plan:
     outage: bool = False
     counted: bool = True
     decoys: bool = False
+    connected: bool = True
     steps: int = 40
     quiet: float = 100.0
     healed: float = NEVER
@@ -97,6 +98,7 @@ class Stall:
             self.nodes[index].job[self.rails[rail], way] = Flow.of(spans)
         for index, node in enumerate(self.nodes):
             node.present.append((0.0, NEVER))
+            node.connected = [(0.0, NEVER)] if plan.connected else None
             node.clock = self._clock(index)
         truth = self._signs(stopped)
         self._surroundings(stopped, end)
@@ -223,11 +225,8 @@ class Stall:
         if plan.kind == "together":
             return replace(truth, nodes=(), rails=(), affected=())
         if plan.kind == "node":
-            if plan.variant == "gone":
-                cause.answers = [(-NEVER, stopped)]
-                for port in self.rails:
-                    self._time_out(before, port, stopped)
-            return replace(truth, rails=())
+            affected = self._end_node(cause, before, stopped) if plan.variant != "hang" else truth.affected
+            return replace(truth, rails=(), affected=affected)
         peers = [self.nodes[index] for index in group if index != self.cause]
         senders = peers if self.shape.topology == "all-to-all" else [before]
         if plan.kind == "link":
@@ -245,6 +244,17 @@ class Stall:
         for node in repeating:
             self._time_out(node, rail, stopped)
         return replace(truth, affected=tuple(node.name for node in repeating))
+
+    def _end_node(self, cause: Node, before: Node, stopped: float) -> tuple[str, ...]:
+        """A node without power, or one whose process died; the nodes on which its signs may be seen."""
+        if self.plan.variant == "gone":
+            cause.answers = [(-NEVER, stopped)]
+        elif cause.connected:
+            # the kernel destroys what the process had
+            cause.connected = [(0.0, stopped + self.rng.uniform(0.05, 2.0))]
+        for port in self.rails:
+            self._time_out(before, port, stopped)
+        return cause.name, before.name
 
     def _link_down(self, node: Node, port: str, stopped: float) -> None:
         """A daemon that looks at states every second at most, on its own clock; the carrier takes up to 50 ms."""
@@ -310,7 +320,7 @@ def make(plan: Plan, seed: int) -> Case:
 
 def plans(seed: int, count: int) -> Iterator[Plan]:
     """Plans of all kinds in turn, each with conditions drawn at random."""
-    rng = np.random.default_rng(seed)
+    rng, connecting = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     kinds = [(kind, variant) for kind, variants in VARIANTS.items() for variant in variants]
     for index in range(count):
         kind, variant = kinds[index % len(kinds)]
@@ -337,6 +347,7 @@ def plans(seed: int, count: int) -> Iterator[Plan]:
             outage=bool(rng.random() < 0.15),
             counted=bool(rng.random() < 0.85),
             decoys=bool(rng.random() < 0.3),
+            connected=bool(connecting.random() < 0.85),
             steps=int(rng.choice([3, math.ceil(40 / step), 25 + math.ceil(60 / step)])),
             healed=float(rng.choice([NEVER, 20.0], p=[0.8, 0.2])),
             exponent=int(rng.choice([16, 18, 20])),

@@ -3,7 +3,8 @@
 Nodes share the spans of their steps, so that an hour costs thousands of numbers and not millions of samples. Bytes
 that only some nodes exchange during a pause are added to these. Durations follow published work: asynchronous
 checkpoints block for seconds, synchronous ones to remote storage for minutes (ByteCheckpoint), compilation and
-initialisation take up to minutes, elastic jobs form anew within a minute or two.
+initialisation take up to minutes, elastic jobs form anew within a minute or two. A job that starts again or forms anew
+destroys its queue pairs: processes that stay abort their communicators.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ REASONS = {
     "restart": (40.0, 600.0, "all"),
     "elastic": (20.0, 120.0, "all"),
 }
+COUNTED = 0.85
+"""The share of jobs on whose nodes the kernel tells how many queue pairs there are."""
 TOKEN = 4096.0
 """Bytes with which a waiting node enters a barrier."""
 
@@ -53,20 +56,24 @@ class Habits:
 class Run:
     """One healthy job while it is made."""
 
-    def __init__(self, name: str, shape: Shape, habits: Habits, rng: np.random.Generator) -> None:
-        self.name, self.shape, self.habits, self.rng = name, shape, habits, rng
+    def __init__(self, name: str, shape: Shape, habits: Habits, seed: int) -> None:
+        self.name, self.shape, self.habits, self.rng = name, shape, habits, np.random.default_rng(seed)
+        # connections do not change what is drawn for the rest
+        self.connecting = np.random.default_rng([seed, 1])
         rails = tuple(f"mlx5_{rail}:1" for rail in range(shape.rails))
         spread, bound = CLOCKS["ntp"]
         self.nodes = [Node(f"node{index:03d}", rails) for index in range(shape.nodes)]
+        counted = bool(self.connecting.random() < COUNTED)
         for node in self.nodes:
-            node.clock = Clock(float(np.clip(rng.normal(0, spread), -bound, bound)), bound)
+            node.clock = Clock(float(np.clip(self.rng.normal(0, spread), -bound, bound)), bound)
             node.present.append((0.0, NEVER))
+            node.connected = [(0.0, NEVER)] if counted else None
         self.shared: list[np.ndarray] = []
         self.apart: dict[tuple[int, str], list[tuple[float, float, float]]] = {}
         self.absent: dict[int, list[tuple[float, float]]] = {}
         self.pauses: list[Pause] = []
         self.lengths: dict[str, float] = {}
-        self.barrier = bool(rng.random() < 0.5)
+        self.barrier = bool(self.rng.random() < 0.5)
 
     def make(self) -> Case:
         """The job from its start, when its processes open the devices, to its end."""
@@ -181,6 +188,9 @@ class Run:
         keeps = reason == "restart" and self.rng.random() < 0.5
         leaves = int(self.rng.integers(1, self.shape.nodes)) if reason == "elastic" and self.shape.nodes > 2 else None
         for index, node in enumerate(self.nodes):
+            self._disconnect(node, gap[0], self.connecting.uniform(0, 5))
+            if node.connected is not None:
+                node.connected.append((end - self.connecting.uniform(0, 5), NEVER))
             first, last = node.present[-1]
             if last < NEVER:
                 node.present.append((gap[1], NEVER))
@@ -192,6 +202,10 @@ class Run:
                 node.present[-1:] = [(first, gap[0]), (gap[1], NEVER)]
         return self._initialise(end)
 
+    def _disconnect(self, node: Node, at: float, delay: float) -> None:
+        if node.connected:
+            node.connected[-1] = (node.connected[-1][0], at + delay)
+
     def _finish(self, now: float) -> float:
         """The last checkpoint or evaluation, processes that linger, and the end."""
         now = self._pause(now, self.habits.last)
@@ -200,6 +214,7 @@ class Run:
         for node in self.nodes:
             first, last = node.present[-1]
             node.present[-1] = (first, min(last, end + self.rng.uniform(0, 1)))
+            self._disconnect(node, now, self.connecting.uniform(0, self.habits.lingers))
         return end
 
     def _share_out(self) -> None:
@@ -230,7 +245,7 @@ class Run:
 
 def make(name: str, shape: Shape, habits: Habits, seed: int) -> Case:
     """A healthy job; the same for the same arguments."""
-    return Run(name, shape, habits, np.random.default_rng(seed)).make()
+    return Run(name, shape, habits, seed).make()
 
 
 def jobs(seed: int, hours: float) -> Iterator[Case]:

@@ -87,7 +87,8 @@ class Node:
 
     `job` has the flows of the job by port and direction ("sent", "received"), `other` those of storage, management
     and repeated packets. `timeouts` has the instants of acknowledgement timeouts of each port, or is None where
-    the adapter does not count them. `present` are the spans in which the job holds the devices, `answers` those
+    the adapter does not count them. `connected` are the spans in which the job has queue pairs, None where the kernel
+    does not count them. `present` are the spans in which the job holds the devices, `answers` those
     in which the daemon runs, `lost` those without samples; `lost_share` of the other samples are lost one by one.
     """
 
@@ -98,6 +99,7 @@ class Node:
     other: dict[tuple[str, str], Flow] = field(default_factory=dict)
     links: list[LinkEvent] = field(default_factory=list)
     timeouts: dict[str, Instants] | None = field(default_factory=dict)
+    connected: list[tuple[float, float]] | None = None
     clock: Clock = Clock()
     present: list[tuple[float, float]] = field(default_factory=list)
     answers: list[tuple[float, float]] = field(default_factory=lambda: [(-NEVER, NEVER)])

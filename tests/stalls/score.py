@@ -61,7 +61,9 @@ class Outcome:
         if truth.kind == "loss":
             return ("loss",) if self.plan.counted else hidden
         if truth.kind == "node":
-            return ("node",) if truth.variant == "gone" or self.distinguishable else (*hidden, "node")
+            shown = {"hang": False, "gone": True, "died": self.plan.connected}[truth.variant]
+            lost = ("loss",) if truth.variant == "died" else ()
+            return ("node",) if shown or (self.distinguishable and not lost) else (*hidden, "node", *lost)
         return hidden if truth.kind == "together" else (truth.kind,)
 
     @property
