@@ -30,6 +30,7 @@ from ibpulse.agent.sysfs.netlink import (
     HEADER,
     NETLINK_RDMA,
     REQUEST,
+    STAT_GET,
     Counter,
     Layout,
     Link,
@@ -164,7 +165,7 @@ def find_arguments(ports: int) -> list[str]:
         message = PortMessage(f"rxe{number}", 1, ("sent_bytes",), ("rcvd_bytes",))
         message.resolve(link)
         message.ask(link)
-        reply = parse_port(link.take_port())
+        reply = parse_port(link.take_one(STAT_GET))
         places = [str(reply.counters[name].value_at) for name in ("sent_bytes", "rcvd_bytes")]
         requests.append(message.request.hex())
     return [str(NETLINK_RDMA), *places, *requests]

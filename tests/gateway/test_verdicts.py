@@ -29,6 +29,8 @@ def answer(sent_ms: int | None, until_ms: int, *, notable: bool = False, since_m
         lost=None,
         retried=None,
         counted_until_ms=None,
+        connected_until_ms=None,
+        closed=None,
     )
     return SilenceAnswer.model_construct(
         job_id=KEY[1], scheduler=KEY[0], since_ms=since_ms, known_until_ms=until_ms, notable=notable, regular_ms=None,

@@ -101,7 +101,7 @@ class FollowedNode:
             )
             lost, active = self._link(rail, now, doubt)
             retried, until = self._retried(rail, now, doubt)
-            rails[rail] = RailSilence(sent, received, lost, active, retried, until)
+            rails[rail] = RailSilence(sent, received, lost, active, retried, until, *self._connected(now, doubt))
         return NodeSilence(
             rails=rails,
             known_until=self._wall(watch.known) - doubt,
@@ -136,6 +136,25 @@ class FollowedNode:
             return None, until
         low, high = float(read[grew[-1]]), float(read[grew[-1] + 1])
         return (low + shift - doubt, high + shift + doubt), until
+
+    def _connected(self, now: float, doubt: float) -> tuple[float | None, tuple[float, float] | None]:
+        """The newest reading that found the queue pairs, and the readings between which they went after the last byte.
+
+        Those of a later run that has not moved bytes yet do not end that.
+        """
+        if self.node.connected is None or not self.watch.last:
+            return None, None
+        read, shift = self._readings(now), self.node.clock.offset
+        there = np.any([(read >= first) & (read < last) for first, last in self.node.connected], axis=0)
+        if not there.any():
+            return None, None
+        silent = float(self._true(np.array([self.watch.last]))[0])
+        gone = np.flatnonzero(~there & (read > silent))
+        until = float(read[there][-1]) + shift - doubt
+        if not len(gone) or not there[: gone[0]].any():
+            return until, None
+        low, high = float(read[gone[0] - 1]), float(read[gone[0]])
+        return until, (low + shift - doubt, high + shift + doubt)
 
     def _readings(self, now: float) -> np.ndarray:
         """True instants of the readings up to one: regular, and every second while the node has just fallen silent."""

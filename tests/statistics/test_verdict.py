@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ibpulse.core.statistics.verdict import (
     Moment,
     NodeSilence,
@@ -216,6 +218,51 @@ def test_a_node_that_waits_for_others_that_write_or_for_one_that_joined_is_worth
     for other, at in ((node(storage=(NOW - 2, NOW - 1)), 191), (node(regular=None, pauses=()), 180)):
         found = certain(job(n1=other, n10=node(STOP - 1.2)))
         assert (found.kind, found.nodes, round(found.push_after)) == ("node", ("n10",), at)
+
+
+OPEN = {"connected_until": NOW - 1}
+
+
+def connected(at: NodeSilence, *closed: Moment | None) -> NodeSilence:
+    """The node with queue pairs on its rails, which were destroyed at these times."""
+    each = zip(at.rails.items(), closed or (None, None), strict=True)
+    return replace(at, rails={name: replace(rail, closed=moment, **OPEN) for (name, rail), moment in each})
+
+
+def test_a_process_that_ended_while_the_others_keep_their_connections_is_the_cause() -> None:
+    others = {name: connected(with_rail(ending(0.5, 5.0), retried=(STOP + 1, STOP + 2))) for name in NAMES}
+    for stop in (STOP, STOP - 8):
+        died = others | {"n2": connected(node(stop), None, around(stop + 1))}
+        found = certain(died)
+        assert (found.kind, found.nodes, found.rails) == ("node", ("n2",), (("n2", "mlx5_1:1"),))
+        assert "n2 mlx5_1:1 closed its connections" in found.sentence
+        assert found.push_after == pytest.approx(30 + max(0.0, stop + 1 - STOP), abs=0.1)
+    # the others ended a step, as at the end of a job
+    ended = {name: connected(node()) for name in NAMES} | {"n2": connected(node(), None, around(STOP + 1))}
+    assert (certain(ended).kind, certain(ended).push_after) == ("node", 180.0)
+    # it went on since, the others are not known, or it left long before
+    for nodes in (
+        others | {"n2": connected(node(), None, around(STOP - 1))},
+        job(n2=connected(node(), None, around(STOP + 1))) | {"n1": others["n1"]},
+        others | {"n2": connected(node(STOP - 60), None, around(STOP - 59))},
+    ):
+        assert "closed" not in certain(nodes).sentence
+
+
+def test_a_job_that_closes_its_connections_ends_or_starts_again() -> None:
+    closed = {name: connected(node(), around(STOP + 3), around(STOP + 3)) for name in NAMES}
+    found = certain(closed)
+    assert (found.kind, found.push_after) == ("together", 600.0)
+    text = "3 of 3 nodes closed their connections: the job ends or starts again"
+    assert found.evidence == ("all 3 nodes sent their last bytes within 14 ms", text)
+    assert found.sentence == found.evidence[0]
+    first = certain(closed | {"n10": connected(node(STOP - 1.2), around(STOP), around(STOP))})
+    assert (first.kind, first.nodes, first.push_after) == ("node", ("n10",), 600.0)
+    most = certain(closed | {"n1": node()})
+    assert (most.evidence[-1], most.push_after) == (text.replace("3 of", "2 of"), 600.0)
+    # a lost link is told nevertheless
+    lost = closed | {"n2": with_rail(closed["n2"], lost=around(STOP), active=False)}
+    assert (certain(lost).kind, certain(lost).push_after) == ("link", 0.0)
 
 
 @for_each([(-4.0, 180.0), (2.0, 182.0), (300.0, 480.0), (500.0, 600.0)])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 ERROR, DONE = 2, 3
 MULTI = 2
-GET, STAT_GET = 0x1401, 0x1411
+GET, RES_GET, STAT_GET = 0x1401, 0x1409, 0x1411
 NESTED = 0x8000
 # NLMSG_DEFAULT_SIZE with pages of 4 KiB
 PAGE_BYTES = 3776
@@ -49,6 +49,7 @@ class Device:
     index: int
     counters: dict[str, int]
     ports: int = 1
+    resources: dict[str, int] = field(default_factory=lambda: {"pd": 3, "cq": 8, "qp": 5})
 
 
 @dataclass
@@ -95,6 +96,8 @@ class RdmaKernel:
             # at most two devices in a datagram
             joined = [b"".join(parts[begin : begin + 2]) for begin in range(0, len(parts), 2)]
             return [*joined, message(DONE, sequence, bytes(4), MULTI)]
+        if kind == RES_GET:
+            return [self.damage(self._count(sequence, request))]
         assert kind == STAT_GET
         self.requests += 1
         index, port = struct.unpack_from("=4xI4xI", request, 16)
@@ -108,6 +111,20 @@ class RdmaKernel:
         if number_of_error:
             return [self.damage(message(ERROR, sequence, struct.pack("=i", -number_of_error) + request[:16]))]
         return [self.damage(message(STAT_GET, sequence, body))]
+
+    def _count(self, sequence: int, request: bytes) -> bytes:
+        """The reply to a request for the numbers of a device's resources (fill_res_info)."""
+        (index,) = struct.unpack_from("=4xI", request, 16)
+        name = next((name for name, device in self.devices.items() if device.index == index), "")
+        if number_of_error := self.error or (0 if name else errno.EINVAL):
+            return message(ERROR, sequence, struct.pack("=i", -number_of_error) + request[:16])
+        entries = b"".join(
+            attribute(
+                16 | NESTED, text(17, kind) + attribute(0, b"") * self.pad + attribute(18, struct.pack("=Q", value))
+            )
+            for kind, value in self.devices[name].resources.items()
+        )
+        return message(RES_GET, sequence, number(1, index) + text(2, name) + attribute(15 | NESTED, entries))
 
 
 class FakeSocket:

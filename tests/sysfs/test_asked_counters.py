@@ -10,7 +10,7 @@ from ibpulse.agent.sampler.sampling_interval import stride_of_source
 from ibpulse.agent.sysfs.byte_counters import SOFT_ROCE, SOURCES, may_ask, spare_devices
 from ibpulse.agent.sysfs.error_counters import CounterReader
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.netlink import read_port
+from ibpulse.agent.sysfs.netlink import count_queue_pairs, read_port
 from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity
 from tests.sysfs.opened import Opened
 from tests.sysfs.rdma_kernel import RdmaKernel
@@ -33,6 +33,7 @@ class Node:
             tree.root,
             counters="diagnostic",
             ask=lambda device, port: read_port(device, port, self.kernel.connect),
+            count=lambda device: count_queue_pairs(device, self.kernel.connect),
             sources=sources,
         )
 
@@ -46,6 +47,17 @@ def test_an_efa_port_is_asked_every_10_ms(tree: Tree) -> None:
     source = Node(tree).source()
     assert (source.name, source.netlink, source.refusal, source.refresh_seconds) == ("hw_bytes", True, "", 0.0)
     assert stride_of_source(source, 10_000_000) == 1
+
+
+def test_the_queue_pairs_of_a_device_are_counted_with_its_errors(tree: Tree) -> None:
+    node = Node(tree)
+    (readings,) = node.inventory.scan().counters
+    assert readings.queue_pairs is not None
+    assert readings.queue_pairs.value == 5
+    node.kernel.error = errno.EPERM
+    (readings,) = node.inventory.scan().counters
+    assert readings.queue_pairs is None
+    assert readings.readings
 
 
 @for_each(

@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.agent.sysfs import netlink
 from ibpulse.agent.sysfs.byte_counters import HW_COUNTERS, SOURCES, may_ask
-from ibpulse.agent.sysfs.netlink import Link, PortMessage, is_kernel_tree, parse_port, read_port
+from ibpulse.agent.sysfs.netlink import Link, PortMessage, count_queue_pairs, is_kernel_tree, parse_port, read_port
 from tests.families import counters as families
 from tests.sysfs.rdma_kernel import RdmaKernel, attribute, message, port_body, text
 from tests.tables import for_each
@@ -244,6 +244,35 @@ def test_a_damaged_reply_gives_no_value(damage: Callable[[bytes], bytes]) -> Non
             ask(port, link)
         kernel.damage = lambda reply: reply
     assert ask(port, link) == (11, 22)
+
+
+@for_each([False, True])
+def test_queue_pairs_are_counted(pad: bool) -> None:
+    kernel = RdmaKernel(pad=pad)
+    kernel.add("mlx5_0", {})
+    kernel.add("mlx5_1", {}).resources["qp"] = 2**33
+    assert [count_queue_pairs(name, kernel.connect) for name in ("mlx5_0", "mlx5_1")] == [5, 2**33]
+    assert kernel.sockets == 0
+
+
+@for_each(
+    {
+        "no such device": ("mlx5_7", 0, lambda reply: reply, errno.ENODEV),
+        "refused": ("mlx5_0", errno.EPERM, lambda reply: reply, errno.EPERM),
+        "another device": ("mlx5_0", 0, lambda reply: reply.replace(b"mlx5_0", b"mlx5_1"), errno.EPROTO),
+        "no queue pairs": ("mlx5_0", 0, lambda reply: reply.replace(b"qp\0", b"xp\0"), errno.ENODATA),
+        "shorter": ("mlx5_0", 0, lambda reply: reply[:-9], errno.EPROTO),
+        "nothing": ("mlx5_0", 0, lambda reply: b"", errno.EPROTO),
+    }
+)
+def test_queue_pairs_that_the_kernel_does_not_tell_are_not_counted(
+    device: str, error: int, damage: Callable[[bytes], bytes], number: int
+) -> None:
+    kernel = RdmaKernel(error=error, damage=damage)
+    kernel.add("mlx5_0", {})
+    with pytest.raises(OSError, match=rf"^\[Errno {number}\]"):
+        count_queue_pairs(device, kernel.connect)
+    assert kernel.sockets == 0
 
 
 def test_random_damage_gives_no_false_value() -> None:

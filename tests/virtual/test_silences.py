@@ -151,6 +151,49 @@ def test_a_cause_that_the_node_sees_is_a_stall_at_once(
         assert [rail["port"] for rail in silence(node)["rails"]] == ["mlx5_0:1", "mlx5_1:1"]
 
 
+def test_connections_that_end_in_a_silence_put_its_alert_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = {"mlx5_0": 64, "mlx5_1": 64}
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "not allowed")
+
+    for name, value in {
+        "is_kernel_tree": lambda root: True,
+        "open_monitor": lambda: None,
+        "read_port": refuse,
+        "count_queue_pairs": pairs.__getitem__,
+    }.items():
+        monkeypatch.setattr(f"ibpulse.agent.node.wiring.{name}", value)
+
+    def rails() -> tuple[dict[str, Any], dict[str, Any]]:
+        first, second = silence(node)["rails"]
+        return first, second
+
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        assert [rail["closed"] for rail in rails()] == [None, None]
+        node.play("idle")
+        node.run(4)
+        # fewer, but not by half
+        pairs.update(mlx5_0=40, mlx5_1=2)
+        closed_ms = node.clock.time_ns() / 1e6
+        node.run(4)
+        first, second = rails()
+        assert (first["closed"], first["connected_until_ms"] > closed_ms) == (None, True)
+        assert second["closed"]["ms"] - second["closed"]["uncertainty_ms"] <= closed_ms <= second["closed"]["ms"]
+        assert second["closed"]["uncertainty_ms"] < 1500
+        assert second["connected_until_ms"] <= closed_ms
+        assert verdicts(node)[0]["push_after_ms"] == 600_000
+        # the next run has connections, but has not used them yet
+        closed = second["closed"]
+        pairs.update(mlx5_0=64, mlx5_1=64)
+        node.run(4)
+        assert rails()[1]["closed"] == closed
+        node.play("dense")
+        node.run(8)
+        assert rails()[1]["closed"] is None
+
+
 def lose_some_before(node: Node) -> None:
     node.run(3)
     node.put("mlx5_1", "local_ack_timeout_err", "100")

@@ -223,10 +223,14 @@ class CounterReading:
 
 @dataclass(frozen=True, slots=True)
 class PortReadings:
-    """The counters of one port from its last slow read, without those that could not be read."""
+    """The counters of one port from its last slow read, without those that could not be read.
+
+    `queue_pairs` is the number of queue pairs of its device, None where the kernel does not tell.
+    """
 
     port: PortId
     readings: tuple[CounterReading, ...]
+    queue_pairs: CounterReading | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Any
 from ibpulse.core.answers.silence import SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Stall, Verdict, follow, judge, lasting, latest
+from ibpulse.core.statistics.stalls import Stall, follow, lasting
+from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Verdict, judge, latest
 from ibpulse.gateway.push import PushedAlert
 
 

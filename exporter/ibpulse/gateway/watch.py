@@ -19,7 +19,7 @@ from ibpulse.core.answers.silence import SilencesAnswer
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.verdict import Stall
+from ibpulse.core.statistics.stalls import Stall
 from ibpulse.gateway.captures import CAPTURES, MIN_NS, WantedCapture, capture_job, missing_nodes_text
 from ibpulse.gateway.jobs import FleetJob, list_jobs
 from ibpulse.gateway.nodes.requests import Node, ask_node

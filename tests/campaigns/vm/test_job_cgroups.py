@@ -1,13 +1,18 @@
-"""Jobs in cgroups of version 2 of a real kernel whose controller `rdma` is on: a pod with an open device, and Slurm."""
+"""Jobs in cgroups of version 2 of a real kernel whose controller `rdma` is on: a pod with an open device, and Slurm.
+
+Their queue pairs are the kernel's.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.campaigns.vm.daemon import Daemon
-from tests.campaigns.vm.link import RECEIVER, SENDER, Link
+from tests.campaigns.vm.daemon import UNPRIVILEGED, Daemon
+from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 from tests.campaigns.vm.machine import Machine
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -56,3 +61,41 @@ def test_a_pod_with_an_open_device_and_a_job_of_slurm_come_and_go(daemon: Daemon
     machine.wait_until(lambda: jobs(daemon) == {}, "no job is left")
     assert daemon.fetch_json("/api/v1/jobs")["known"]
     machine.wait_until(lambda: daemon.read_metric("ibpulse_node_jobs") == 0, "the metrics have no job either")
+
+
+def count_queue_pairs(machine: Machine) -> int:
+    """The queue pairs of the sender, as iproute2 counts them."""
+    (device,) = json.loads(machine.run(f"rdma -j resource show {SENDER}").stdout)
+    return int(device["qp"])
+
+
+def rails(daemon: Daemon) -> list[dict[str, Any]]:
+    """The rails of the only job."""
+    return [rail for job in daemon.fetch_json("/api/v1/silences")["jobs"] for rail in job["rails"]]
+
+
+def test_queue_pairs_that_go_with_their_processes_are_noticed(daemon: Daemon, link: Link, cgroups: None) -> None:
+    machine = daemon.machine
+    daemon.wait_for_samples(SENDER, RECEIVER)
+    task = machine.start(["sh", "-c", f"echo $$ >{TASK}/cgroup.procs; exec sleep 600"], "/tmp/task.log")
+    machine.wait_until(lambda: list(jobs(daemon)) == ["42"], "the job of Slurm has the devices")
+    before = count_queue_pairs(machine)
+    programs = link.start(Traffic(messages=10_000_000, message_bytes=4096), options=("-t", "16", "-q", "8"))
+    machine.wait_until(lambda: count_queue_pairs(machine) == before + 8, "the sender has its queue pairs")
+    code = f"from ibpulse.agent.sysfs.netlink import count_queue_pairs as count; print(count({SENDER!r}))"
+    assert int(machine.run(f'{" ".join(UNPRIVILEGED)} python3 -c "{code}"').stdout) == before + 8
+    machine.wait_until(
+        lambda: any(rail["connected_until_ms"] and rail["sent"] for rail in rails(daemon)), "it moves bytes"
+    )
+    machine.run("sleep 5")
+    assert {rail["closed"] for rail in rails(daemon)} == {None}
+    from_ms = int(machine.run("date +%s%3N").stdout)
+    for program in programs:
+        program.kill()
+    machine.wait_until(lambda: count_queue_pairs(machine) == before, "the kernel has destroyed them")
+    to_ms = int(machine.run("date +%s%3N").stdout)
+    machine.wait_until(lambda: all(rail["closed"] for rail in rails(daemon)), "the daemon knows")
+    for rail in rails(daemon):
+        assert rail["closed"]["ms"] >= from_ms
+        assert rail["closed"]["ms"] - rail["closed"]["uncertainty_ms"] <= to_ms
+    task.kill()

@@ -36,15 +36,13 @@ from ibpulse.core.statistics.silences import (
     StorageWatch,
     TickPause,
 )
+from ibpulse.core.statistics.stalls import Stall, follow, lasting
 from ibpulse.core.statistics.verdict import (
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,
     Rails,
-    Stall,
     Verdict,
-    follow,
     judge,
-    lasting,
     notable_seconds,
 )
 
@@ -81,6 +79,34 @@ class _Losses:
 
 
 @dataclass(slots=True)
+class _QueuePairs:
+    """How many queue pairs the device of a rail has while its job moves bytes, and whether it still has them.
+
+    `open_ns` is the last reading that found more than half of them. `closed` are the two readings between which they
+    were destroyed since the last byte, None if they were not. Times are monotonic.
+    """
+
+    count: int = 0
+    taken_ns: int = 0
+    usual: int = 0
+    open_ns: int | None = None
+    closed: tuple[int, int] | None = None
+
+    def add(self, reading: CounterReading, moved_ns: int) -> None:
+        """Take over a reading; the job last moved bytes at `moved_ns`."""
+        if reading.taken_ns <= self.taken_ns:
+            return
+        if moved_ns > self.taken_ns:
+            # those of before, because the last bytes may have been moved just before they were destroyed
+            self.usual, self.closed = max(self.count, reading.value), None
+        self.count, self.taken_ns = reading.value, reading.taken_ns
+        if 2 * self.count > self.usual:
+            self.open_ns = self.taken_ns
+        elif self.open_ns is not None:
+            self.closed = self.closed or (self.open_ns, self.taken_ns)
+
+
+@dataclass(slots=True)
 class _Job:
     """A job: its rails, the watch over them, the next tick to read, and since when it is followed.
 
@@ -93,6 +119,7 @@ class _Job:
     next_tick: int
     since_tick: int
     losses: dict[str, _Losses] = field(default_factory=dict)
+    queue_pairs: dict[str, _QueuePairs] = field(default_factory=dict)
     verdict: Verdict | None = None
     stalls: list[Stall] = field(default_factory=list)
 
@@ -115,11 +142,12 @@ class JobSilences:
 
     def update(self, view: JobsView, fabric: Fabric) -> None:
         """Follow the jobs that run up to the newest samples that are settled."""
+        self._refresh()
         newest = self._reader.newest_tick() - SETTLE_NS // self._reader.interval_ns
         self._follow(view, fabric, newest)
         for job in self._jobs.values():
             self._read(job, newest)
-            self._note_losses(job, fabric)
+            self._note_readings(job, fabric)
         self._read_storage(fabric, newest)
 
     def _follow(self, view: JobsView, fabric: Fabric, newest: int) -> None:
@@ -189,16 +217,20 @@ class JobSilences:
             )
             self._storage.add(before, newest, total - stored, silent)
 
-    def _note_losses(self, job: _Job, fabric: Fabric) -> None:
+    def _note_readings(self, job: _Job, fabric: Fabric) -> None:
         mine = {rail.id for rail in job.rails}
         for port in fabric.counters:
+            if port.port not in mine:
+                continue
             readings = {each.name: each for each in port.readings if each.name in LOSSES and not each.saturated}
-            if port.port in mine and readings:
+            if readings:
                 job.losses.setdefault(str(port.port), _Losses()).add(readings)
+            if port.queue_pairs is not None and job.watch.last:
+                found = job.queue_pairs.setdefault(str(port.port), _QueuePairs())
+                found.add(port.queue_pairs, self._monotonic_of(job.watch.last))
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
-        self._refresh()
         for job in self._jobs.values():
             told = _named(lasting(job.stalls))
             if told is None and self._silent_seconds(job.watch) < MIN_SILENCE_SECONDS:
@@ -259,8 +291,7 @@ class JobSilences:
         return (watch.known - watch.last) * self._interval if watch.last else 0.0
 
     def describe(self) -> list[SilenceAnswer]:
-        """The jobs, as they are now."""
-        self._refresh()
+        """The jobs, as of the last update."""
         return [self._describe(job) for job in self._jobs.values()]
 
     def _refresh(self) -> None:
@@ -307,7 +338,7 @@ class JobSilences:
             self._moment(int(low), int(high)) if high else None
             for low, high in zip(watch.low[row].tolist(), watch.high[row].tolist(), strict=True)
         )
-        losses, event = job.losses.get(name), self._lost.get(name)
+        losses, pairs, event = job.losses.get(name), job.queue_pairs.get(name, _QueuePairs()), self._lost.get(name)
         return RailSilenceAnswer.model_construct(
             port=name,
             active=rail.active,
@@ -316,6 +347,8 @@ class JobSilences:
             lost=None if event is None else self._lost_at(event),
             retried=None if losses is None or losses.grew is None else _between(*map(self._wall_of, losses.grew)),
             counted_until_ms=None if losses is None else self._wall_of(losses.taken_ns) // MILLISECOND_NS,
+            connected_until_ms=None if pairs.open_ns is None else self._wall_of(pairs.open_ns) // MILLISECOND_NS,
+            closed=None if pairs.closed is None else _between(*map(self._wall_of, pairs.closed)),
         )
 
     def _lost_at(self, event: Event) -> MomentAnswer:
@@ -334,6 +367,11 @@ class JobSilences:
     def _wall_ns(self, tick: int) -> int:
         """The time of a tick on the wall clock as it is now: a step during a silence does not change its length."""
         return (tick - self._shift) * self._reader.interval_ns
+
+    def _monotonic_of(self, tick: int) -> int:
+        """The end of the sample of a tick on the monotonic clock."""
+        newest, newest_ns = self._newest
+        return newest_ns + (tick + 1 - newest) * self._reader.interval_ns
 
     def _wall_of(self, monotonic_ns: int) -> int:
         """A monotonic time on the wall clock as it is now, like that of samples."""

@@ -24,7 +24,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.links import StatePoller
-from ibpulse.agent.sysfs.netlink import is_kernel_tree, open_monitor, read_port
+from ibpulse.agent.sysfs.netlink import count_queue_pairs, is_kernel_tree, open_monitor, read_port
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
@@ -53,6 +53,7 @@ def make_inventory(
     ports = settings.ports
     overrides = read_overrides(settings.topology.file)
     root = Path(settings.path.sysfs)
+    real = is_kernel_tree(root)
     return Inventory(
         root,
         ports.include,
@@ -61,7 +62,8 @@ def make_inventory(
         counters=counters,
         overrides=overrides,
         errors=errors,
-        ask=read_port if is_kernel_tree(root) else None,
+        ask=read_port if real else None,
+        count=count_queue_pairs if real else None,
         sources=ports.sources,
         clock=None if clock is None else clock.monotonic_ns,
         signals=settings.sampler.signals > 0,

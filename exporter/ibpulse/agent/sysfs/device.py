@@ -36,7 +36,15 @@ from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet, choose
 from ibpulse.agent.sysfs.netlink import explain
 from ibpulse.agent.sysfs.pcie import find_function_folder
 from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
-from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, Port, PortId, PortIdentity, PortReadings
+from ibpulse.core.model import (
+    MAX_PORT_NUMBER,
+    CounterReading,
+    DeviceIdentity,
+    Port,
+    PortId,
+    PortIdentity,
+    PortReadings,
+)
 from ibpulse.core.ring.layout import NAME_BYTES
 from ibpulse.core.signals import SignalSource
 
@@ -52,6 +60,8 @@ MAX_GUID, MAX_FUNCTION = 32, 40
 
 Ask = Callable[[str, int], dict[str, int]]
 """All `hw_counters` of a port by name, by netlink, as `netlink.read_port`; raises OSError."""
+Count = Callable[[str], int]
+"""The queue pairs of a device, as `netlink.count_queue_pairs`; raises OSError."""
 
 
 def ask_nothing(_: PortId) -> None:
@@ -375,7 +385,7 @@ class DeviceCounters:
 class DeviceReader:
     """Reads one device repeatedly; caches everything that cannot change while its directory exists.
 
-    `ask_for` is the `Ask` of each port, or None.
+    `ask_for` is the `Ask` of each port, or None. Queue pairs are not counted without `count`.
     """
 
     def __init__(
@@ -386,10 +396,11 @@ class DeviceReader:
         counter_set: CounterSet = "none",
         ask_for: Callable[[PortId], Ask | None] = ask_nothing,
         clock: Callable[[], int] | None = None,
+        count: Count | None = None,
     ) -> None:
         self._name = name
         self._counter_set = counter_set
-        self._ask_for, self._clock = ask_for, clock
+        self._ask_for, self._clock, self._count = ask_for, clock or time.monotonic_ns, count
         self._selection = selection
         self._net_folder = os.path.join(sysfs, "class", "net")
         self._folder = os.path.join(sysfs, "class", "infiniband", name)
@@ -431,7 +442,16 @@ class DeviceReader:
         read = [(reader.read_counters(), reader.counters) for reader in self._ports.values()]
         known = [(port, counters) for port, counters in read if port is not None and counters is not None]
         remarks = tuple((str(port.port), counters.remark) for port, counters in known if counters.remark)
-        return DeviceCounters(tuple(port for port, _ in known), remarks)
+        queue_pairs = self._count_queue_pairs()
+        return DeviceCounters(tuple(replace(port, queue_pairs=queue_pairs) for port, _ in known), remarks)
+
+    def _count_queue_pairs(self) -> CounterReading | None:
+        if self._count is None:
+            return None
+        try:
+            return CounterReading("queue_pairs", "netlink", self._count(self._name), self._clock())
+        except OSError:
+            return None
 
     def _make_port(self, port: PortId) -> PortReader:
         facts, ask = self._facts, self._ask_for(port)

@@ -17,6 +17,7 @@ from ibpulse.agent.sysfs import kinds
 from ibpulse.agent.sysfs.byte_counters import spare_devices
 from ibpulse.agent.sysfs.device import (
     Ask,
+    Count,
     DeviceCounters,
     DeviceReader,
     DeviceView,
@@ -94,7 +95,8 @@ class Inventory:
     `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `roles` lists
     patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
     replace the location of single devices. `errors` counts unexpected exceptions. `ask` asks the kernel for counters by
-    netlink, where the tree is the kernel's own; `sources` lists patterns by the way in which their counters are read.
+    netlink, and `count` for queue pairs, where the tree is the kernel's own; `sources` lists patterns by the way in
+    which their counters are read.
     Readings of error counters are of the monotonic `clock`. Ports have `signals` unless that is false. Not thread-safe.
     """
 
@@ -109,11 +111,12 @@ class Inventory:
         overrides: Mapping[str, Override] | None = None,
         errors: InternalErrors | None = None,
         ask: Ask | None = None,
+        count: Count | None = None,
         sources: Mapping[str, Sequence[str]] | None = None,
         clock: Callable[[], int] | None = None,
         signals: bool = True,
     ) -> None:
-        self._ask, self._sources, self._clock, self._signals = ask, sources or {}, clock, signals
+        self._ask, self._count, self._sources, self._clock, self._signals = ask, count, sources or {}, clock, signals
         self._errors = errors or InternalErrors()
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
@@ -183,7 +186,9 @@ class Inventory:
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_device_read(self, name: str) -> _DeviceRead:
-        reader = DeviceReader(self._sysfs, name, self._selection, self._counters, self._ask_for, self._clock)
+        reader = DeviceReader(
+            self._sysfs, name, self._selection, self._counters, self._ask_for, self._clock, self._count
+        )
         return _DeviceRead(name, reader, self._errors)
 
     def _ask_for(self, port: model.PortId) -> Ask | None:

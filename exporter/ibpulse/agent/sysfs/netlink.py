@@ -13,6 +13,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 NETLINK_RDMA = 20
 NLDEV = 5 << 10
-GET, STAT_GET = NLDEV | 1, NLDEV | 17
+GET, RES_GET, STAT_GET = NLDEV | 1, NLDEV | 9, NLDEV | 17
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 REQUEST, DUMP = 0x1, 0x300
 DEV_INDEX, DEV_NAME, PORT_INDEX = 1, 2, 3
+SUMMARY, RESOURCE, RESOURCE_NAME, RESOURCE_COUNT = 15, 16, 17, 18
 HWCOUNTERS, ENTRY, ENTRY_NAME, ENTRY_VALUE = 80, 81, 82, 83
 # the upper two bits are flags
 TYPE_MASK = 0x3FFF
@@ -281,11 +283,11 @@ class Link:
         NUMBER.pack_into(request, SEQUENCE_AT, self.sequence)
         self.send(request)
 
-    def take_port(self) -> memoryview:
-        """The reply to a request for one port. Raises OSError or ValueError."""
+    def take_one(self, kind: int) -> memoryview:
+        """The only message of the reply to a request of this type. Raises OSError or ValueError."""
         messages = list(self._messages(self._take()))
-        if len(messages) != 1 or messages[0][0] != STAT_GET:
-            raise ValueError("the reply is not that of a port")
+        if len(messages) != 1 or messages[0][0] != kind:
+            raise ValueError("the reply is not one message of the type that was asked for")
         return messages[0][1]
 
     def drain(self) -> None:
@@ -376,7 +378,7 @@ class PortMessage:
         return layout.each(got)
 
     def _unpack(self, link: Link) -> tuple[Layout, Sequence[Any]]:
-        data = link.take_port()
+        data = link.take_one(STAT_GET)
         layout = self.layout
         if layout is not None and layout.size == len(data):
             got = layout.unpack(data)
@@ -437,16 +439,43 @@ def open_monitor() -> Monitor | None:
 
 def read_port(device: str, port: int, connect: Callable[[], Socket] = connect) -> dict[str, int]:
     """All `hw_counters` of a port by name, once. Raises OSError."""
-    link = Link(connect)
-    try:
-        message = PortMessage(device, port, (), ())
+    message = PortMessage(device, port, (), ())
+    with _once(connect) as link:
         message.resolve(link)
         message.ask(link)
-        reply = parse_port(link.take_port())
+        reply = parse_port(link.take_one(STAT_GET))
+        if (reply.device, reply.port) != (device, port):
+            raise ValueError(f"the reply is that of {reply.device}:{reply.port}")
+    return {name: counter.value for name, counter in reply.counters.items()}
+
+
+def count_queue_pairs(device: str, connect: Callable[[], Socket] = connect) -> int:
+    """The queue pairs of a device, whoever has them, the kernel too. Raises OSError.
+
+    The kernel counts them itself and does not ask the driver (drivers/infiniband/core/restrack.c).
+    """
+    with _once(connect) as link:
+        index = struct.pack("=HHI", ATTRIBUTE.size + NUMBER.size, DEV_INDEX, link.find_index(device))
+        link.request(bytearray(HEADER.pack(HEADER.size + len(index), RES_GET, REQUEST, 0, 0) + index))
+        message = link.take_one(RES_GET)
+        fields = _Fields(message, HEADER.size, len(message))
+        if (found := fields.text(DEV_NAME)) != device:
+            raise ValueError(f"the reply is that of {found}")
+        for kind, first, last in attributes(message, *fields.place(SUMMARY)):
+            entry = _Fields(message, first, last)
+            if kind == RESOURCE and entry.text(RESOURCE_NAME) == "qp":
+                count: int = VALUE.unpack_from(message, entry.place(RESOURCE_COUNT, VALUE.size)[0])[0]
+                return count
+    raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+
+
+@contextmanager
+def _once(connect: Callable[[], Socket]) -> Iterator[Link]:
+    """A connection for one question; a damaged reply is an OSError, EPROTO."""
+    link = Link(connect)
+    try:
+        yield link
     except ValueError as error:
         raise OSError(errno.EPROTO, str(error)) from error
     finally:
         link.close()
-    if (reply.device, reply.port) != (device, port):
-        raise OSError(errno.EPROTO, f"the reply is that of {reply.device}:{reply.port}")
-    return {name: counter.value for name, counter in reply.counters.items()}

@@ -20,15 +20,8 @@ from ibpulse.core.answers.members import (
     Sentences,
     at_most,
 )
-from ibpulse.core.statistics.verdict import (
-    KINDS,
-    MAX_STALLS,
-    Moment,
-    NodeSilence,
-    Pause,
-    RailSilence,
-    Stall,
-)
+from ibpulse.core.statistics.stalls import MAX_STALLS, Stall
+from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Pause, RailSilence
 
 MAX_PAUSES = 20
 Bounds = Callable[[int, int], Moment]
@@ -63,6 +56,12 @@ class RailSilenceAnswer(AnswerPart):
     retried: MomentAnswer | None = Field(description="When a counter of lost packets last grew; null if none did.")
     counted_until_ms: Milliseconds | None = Field(
         description="The last reading of the counters of lost packets; null if there are none."
+    )
+    connected_until_ms: Milliseconds | None = Field(
+        description="The last time at which its device had the job's queue pairs; null if they cannot be counted."
+    )
+    closed: MomentAnswer | None = Field(
+        description="When most of them were destroyed, if no byte has been moved since; or null."
     )
 
 
@@ -119,7 +118,7 @@ class SilenceAnswer(AnswerPart):
 
 
 def _rail_on(rail: RailSilenceAnswer, bounds: Bounds) -> RailSilence:
-    counted_ms = rail.counted_until_ms
+    counted_ms, connected_ms = rail.counted_until_ms, rail.connected_until_ms
     return RailSilence(
         sent=_on(rail.sent, bounds),
         received=_on(rail.received, bounds),
@@ -127,6 +126,8 @@ def _rail_on(rail: RailSilenceAnswer, bounds: Bounds) -> RailSilence:
         active=rail.active,
         retried=_on(rail.retried, bounds),
         counted_until=None if counted_ms is None else bounds(counted_ms, counted_ms)[0],
+        connected_until=None if connected_ms is None else bounds(connected_ms, connected_ms)[0],
+        closed=_on(rail.closed, bounds),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal
@@ -19,7 +19,7 @@ Kind = Literal["link", "loss", "node", "together", "unknown"]
 KINDS: Mapping[Kind, str] = {
     "link": "a rail lost its link before the traffic stopped",
     "loss": "nodes still count lost packets in the silence",
-    "node": "one node stopped sending first, by more than the error of the clocks, or does not answer any more",
+    "node": "one node stopped sending first, by more than the clocks may be wrong, closed its connections, or is gone",
     "together": "all nodes stopped within the error of the clocks",
     "unknown": "too little is known of the nodes",
 }
@@ -37,6 +37,8 @@ HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """The silence that is pushed if one node stopped first, and its ratio to the longest of these that ended by itself."""
 # a node that stops answering within this time of the last byte is part of the cause
 GONE_SECONDS = 5.0
+# the processes of a job that ends destroy their queue pairs within this time of each other, as after a signal to end
+CLOSING_SECONDS = 30.0
 # no checkpoint is longer, unless the job has already had longer pauses
 SAVING_SECONDS = 600.0
 # other nodes may go on for a step or two when a rail has lost its link
@@ -51,10 +53,6 @@ LEAD_SECONDS = 0.05
 # the silence after a step has at least this part of the longest regular one, its traffic this part of any other step's
 STEP_PART = 2 / 3
 MAX_NAMED = 4
-# of a job, newest first
-MAX_STALLS = 10
-# judgements of the same silence differ by less in the moment of the last byte
-SAME_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,8 @@ class RailSilence:
 
     `lost` is when it last lost its link, None if it is not known to have, and `active` whether the link is up.
     `retried` is when a counter of lost packets last grew, between two readings. The newest reading was at
-    `counted_until`, None without such a counter.
+    `counted_until`, None without such a counter. Its device last had the queue pairs of the job at `connected_until`,
+    None if they are not counted; most of them were destroyed at `closed`, None if they are there.
     """
 
     sent: Moment | None
@@ -72,6 +71,8 @@ class RailSilence:
     active: bool = True
     retried: Moment | None = None
     counted_until: float | None = None
+    connected_until: float | None = None
+    closed: Moment | None = None
 
     @property
     def last(self) -> Moment | None:
@@ -153,11 +154,12 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence without a full stop; it does not change while the silence lasts."""
-        if len(self.evidence) < 2:
-            return self.evidence[0] if self.evidence else "the cause is not known"
+        if not self.evidence:
+            return "the cause is not known"
         # each rail has its own, if there are any, otherwise each node
         others = [" ".join(rail) for rail in self.rails[1:]] or self.nodes[1:]
-        return f"{self.evidence[0]}; also {_names(others)}"
+        more = len(self.evidence) > 1 and others
+        return f"{self.evidence[0]}; also {_names(others)}" if more else self.evidence[0]
 
     @property
     def stalled(self) -> bool:
@@ -190,7 +192,7 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     case = _Case(ordered, here, since, unexplained_seconds)
     if case.seconds <= case.notable:
         return None
-    found = _judge_links(case) or _judge_gone(case) or _judge_losses(case) or _judge_order(case)
+    found = _judge_links(case) or _judge_gone(case) or _judge_closed(case) or _judge_losses(case) or _judge_order(case)
     return None if found.kind not in ("link", "loss") and case.is_saving(found.nodes) else found
 
 
@@ -228,9 +230,25 @@ class _Case:
         return notable_seconds(self.regular)
 
     @property
+    def closed(self) -> Mapping[str, Sequence[tuple[str, Moment]]]:
+        """The nodes that destroyed queue pairs when the job fell silent, and were silent since: each rail, and when."""
+        found: dict[str, list[tuple[str, Moment]]] = {}
+        for name, rail, each in self.rails():
+            # the others go on until the next collective
+            least = max(_low(self.here[name].last), self.since[0] - LINK_SECONDS)
+            if each.closed and each.closed[1] >= least:
+                found.setdefault(name, []).append((rail, each.closed))
+        return found
+
+    @property
+    def ends(self) -> bool:
+        """Whether most nodes have destroyed their queue pairs: the job ends or starts again."""
+        return 2 * len(self.closed) > len(self.nodes)
+
+    @property
     def unexplained(self) -> float:
         """The silence in seconds that is pushed without a cause, after a checkpoint at its begin if there is one."""
-        if self.regular is None:
+        if self.regular is None or self.ends:
             factor = FIRST_FACTOR
         else:
             factor = 1.0 if all(map(_was_cut, self.here.values())) else ORDERLY_FACTOR
@@ -318,6 +336,24 @@ def _judge_gone(case: _Case) -> Verdict | None:
     return case.verdict("node", gone, (), texts, HICCUP_SECONDS)
 
 
+def _judge_closed(case: _Case) -> Verdict | None:
+    """Nodes that have destroyed queue pairs while most others certainly still have theirs: a process ended there."""
+    closed = case.closed
+    connected = [
+        name
+        for name, node in case.here.items()
+        if name not in closed and all(_high(each.connected_until) > case.since[1] for each in node.rails.values())
+    ]
+    if not closed or len(connected) < len(case.nodes) / 2:
+        return None
+    rails = [(name, rail, moment) for name, found in closed.items() for rail, moment in found]
+    texts = [f"{name} {rail} closed its connections {_when(moment, case.since)}" for name, rail, moment in rails]
+    # at the end of a job, processes end one after the other
+    cut = any(_was_cut(node) for name, node in case.here.items() if name not in closed)
+    push_after = CLOSING_SECONDS + max(0.0, max(moment[1] for *_, moment in rails) - case.since[1]) if cut else None
+    return case.verdict("node", closed, [(name, rail) for name, rail, _ in rails], texts, push_after)
+
+
 def _was_cut(node: NodeSilence) -> bool:
     """Whether what a node sent last was clearly shorter than the traffic between any two of its earlier silences.
 
@@ -332,6 +368,10 @@ def _low(moment: Moment | None) -> float:
     return moment[0] if moment else 0.0
 
 
+def _high(moment: float | None) -> float:
+    return -math.inf if moment is None else moment
+
+
 def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
     (name, *others), gap = _find_first(case)
@@ -339,18 +379,24 @@ def _judge_order(case: _Case) -> Verdict:
     complete = len(case.here) == len(case.nodes) > 1
     if ordered and complete and not others and gap > _usual_lead(case, name):
         # one node stops first and waits in the first step after a node joined, and while others write a checkpoint
-        waits = any(node.regular is None for node in case.here.values()) or case.is_saving(())
+        waits = any(node.regular is None for node in case.here.values()) or case.is_saving(()) or case.ends
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
-        return case.verdict("unknown", (), (), [])
+        return case.verdict("unknown", (), (), _describe_end(case))
     sent = [node.sent for node in case.here.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
     every = "both" if len(case.here) == 2 else f"all {len(case.here)}"
     text = f"{every} nodes sent their last bytes within {_span(apart)}"
-    return case.verdict("together", (), (), [text])
+    return case.verdict("together", (), (), [text, *_describe_end(case)])
+
+
+def _describe_end(case: _Case) -> list[str]:
+    """The sentence that the job seems to end, none if it does not."""
+    text = f"{len(case.closed)} of {len(case.nodes)} nodes closed their connections: the job ends or starts again"
+    return [text] if case.ends else []
 
 
 def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
@@ -500,67 +546,3 @@ def _span(seconds: float) -> str:
 def _names(names: Sequence[str]) -> str:
     more = len(names) - MAX_NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
-
-
-@dataclass(slots=True)
-class Stall:
-    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
-
-    It is `pushed` once it has lasted for `push_after` of its verdict. `said` are the kinds that were logged and
-    counted, each once, because verdicts may alternate.
-    """
-
-    verdict: Verdict
-    pushed: bool = False
-    ended_ns: int | None = None
-    resumed: bool = False
-    said: set[Kind] = field(default_factory=set)
-
-    def update(self, verdict: Verdict) -> None:
-        """Take over a new verdict on the same silence; its words change only with the names, or if more is known.
-
-        Nodes that forget their past, such as restarted daemons, do not take a verdict back.
-        """
-        old = self.verdict
-        same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
-        known = len(verdict.unknown) >= len(old.unknown)
-        if verdict.kind == "unknown" and old.kind != "unknown":
-            verdict = replace(old, seconds=verdict.seconds)
-        elif same and known:
-            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
-        self.verdict = verdict
-        self.pushed |= verdict.stalled
-
-    def move(self, seconds: float) -> None:
-        """Move its begin by the seconds by which the clock was set forward."""
-        low, high = self.verdict.since
-        self.verdict = replace(self.verdict, since=(low + seconds, high + seconds))
-
-
-def lasting(stalls: Sequence[Stall]) -> Stall | None:
-    """The stall that lasts, None without one; `stalls` are those of a job, newest first."""
-    return stalls[0] if stalls and stalls[0].ended_ns is None else None
-
-
-def follow(
-    stalls: list[Stall], verdict: Verdict | None, last: Moment | None, now_ns: int, *, over: bool = False
-) -> tuple[Stall | None, Stall | None]:
-    """Take over a new judgement of a job; the stall that began, and the one that ended.
-
-    `stalls` are those so far, newest first; the last byte of the job passed at `last`, None if that is not known.
-    The job is `over` if no node has it any more.
-    """
-    old, ended = lasting(stalls), None
-    if old and not verdict and not over and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
-        # nobody answers, or storage explains it: no traffic has refuted it
-        return None, None
-    if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
-        old.ended_ns, old.resumed, ended = now_ns, not over, old
-    if verdict is None:
-        return None, ended
-    if old and not ended:
-        old.update(verdict)
-        return None, None
-    begun = Stall(verdict, pushed=verdict.stalled)
-    stalls[:] = [begun, *stalls][:MAX_STALLS]
-    return begun, ended
