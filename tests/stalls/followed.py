@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,8 @@ class FollowedNode:
     rng: np.random.Generator
     counted_every: float = 5.0
     begin: float = 0.0
+    closed: tuple[float | None, tuple[float, float] | None] = (None, None)
+    """Of the connections before, until bytes are moved on the new ones."""
 
     def __post_init__(self) -> None:
         self.watch = SilenceWatch(len(self.rails), INTERVAL, LEAST_RATE)
@@ -101,7 +103,7 @@ class FollowedNode:
             )
             lost, active = self._link(rail, now, doubt)
             retried, until = self._retried(rail, now, doubt)
-            rails[rail] = RailSilence(sent, received, lost, active, retried, until, *self._connected(now, doubt))
+            rails[rail] = RailSilence(sent, received, lost, active, retried, until, *self.connected(now))
         return NodeSilence(
             rails=rails,
             known_until=self._wall(watch.known) - doubt,
@@ -137,14 +139,14 @@ class FollowedNode:
         low, high = float(read[grew[-1]]), float(read[grew[-1] + 1])
         return (low + shift - doubt, high + shift + doubt), until
 
-    def _connected(self, now: float, doubt: float) -> tuple[float | None, tuple[float, float] | None]:
+    def connected(self, now: float) -> tuple[float | None, tuple[float, float] | None]:
         """The newest reading that found the queue pairs, and the readings between which they went after the last byte.
 
         Those of a later run that has not moved bytes yet do not end that.
         """
         if self.node.connected is None or not self.watch.last:
-            return None, None
-        read, shift = self._readings(now), self.node.clock.offset
+            return self.closed
+        read, shift, doubt = self._readings(now), self.node.clock.offset, self.node.clock.bound or 0.0
         there = np.any([(read >= first) & (read < last) for first, last in self.node.connected], axis=0)
         if not there.any():
             return None, None
@@ -186,22 +188,27 @@ class FollowedJob:
     def __init__(self, case: Case, seed: int, rails: int | None = None, counted_every: float = 5.0) -> None:
         self.case, self._rng = case, np.random.default_rng(seed)
         self._rails, self._every = rails, counted_every
-        self._nodes: dict[str, tuple[int, FollowedNode]] = {}
+        self._nodes: dict[str, tuple[tuple[int, int], FollowedNode]] = {}
 
     def _here(self, now: float) -> dict[str, tuple[FollowedNode, str]]:
         """The nodes on which the job runs, with why they do not answer."""
         here = {}
         for node in self.case.nodes:
-            span = next((place for place, (first, last) in enumerate(node.present) if first <= now < last), None)
-            if span is None:
+            place = _find(node.present, now)
+            if place is None:
                 self._nodes.pop(node.name, None)
                 continue
-            old = self._nodes.get(node.name)
-            if old is None or old[0] != span:
-                followed = FollowedNode(
-                    node, node.rails[: self._rails], self._rng, self._every, max(0.0, node.present[span][0])
+            old, connection = self._nodes.get(node.name), _find(node.connected or [], now)
+            made = old[0][1] if old and connection is None else connection or 0
+            if old is None or old[0] != (place, made):
+                begin, closed = max(0.0, node.present[place][0]), (None, None)
+                if old and old[0][0] == place and node.connected:
+                    begin, closed = node.connected[made][0], old[1].connected(now)
+                old = (
+                    (place, made),
+                    FollowedNode(node, node.rails[: self._rails], self._rng, self._every, begin, closed),
                 )
-                self._nodes[node.name] = old = span, followed
+                self._nodes[node.name] = old
             until = max((last for first, last in node.answers if first <= now), default=-NEVER)
             here[node.name] = old[1], "" if now <= until else "no answer"
         return here
@@ -233,6 +240,11 @@ class FollowedJob:
         """The shortest silence of which a node would say that it is notable."""
         regular = [each.regular for each in self.silences(now).values()]
         return min(map(notable_seconds, regular), default=NEVER)
+
+
+def _find(spans: Sequence[tuple[float, float]], now: float) -> int | None:
+    """The place of the span that has an instant."""
+    return next((place for place, (first, last) in enumerate(spans) if first <= now < last), None)
 
 
 def follow_stall(case: Case, seed: int, rails: int | None = None, counted_every: float = 5.0) -> Told:

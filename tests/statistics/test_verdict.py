@@ -260,6 +260,10 @@ def test_a_job_that_closes_its_connections_ends_or_starts_again() -> None:
     assert (first.kind, first.nodes, first.push_after) == ("node", ("n10",), 600.0)
     most = certain(closed | {"n1": node()})
     assert (most.evidence[-1], most.push_after) == (text.replace("3 of", "2 of"), 600.0)
+    # two of them have made theirs anew, and moved no byte since
+    again = {name: replace(rail, sent=None, received=None) for name, rail in closed["n1"].rails.items()}
+    begins = certain(closed | {name: replace(closed[name], rails=again, regular=None, pauses=()) for name in NAMES[:2]})
+    assert (begins.kind, begins.evidence, begins.push_after) == ("unknown", (text,), 600.0)
     # a lost link is told nevertheless
     lost = closed | {"n2": with_rail(closed["n2"], lost=around(STOP), active=False)}
     assert (certain(lost).kind, certain(lost).push_after) == ("link", 0.0)

@@ -184,14 +184,17 @@ def test_connections_that_end_in_a_silence_put_its_alert_off(tmp_path: Path, mon
         assert second["closed"]["uncertainty_ms"] < 1500
         assert second["connected_until_ms"] <= closed_ms
         assert verdicts(node)[0]["push_after_ms"] == 600_000
-        # the next run has connections, but has not used them yet
+        # the next run has connections, but has not used them yet, and its steps are not known
         closed = second["closed"]
         pairs.update(mlx5_0=64, mlx5_1=64)
         node.run(4)
-        assert rails()[1]["closed"] == closed
+        again = rails()[1]
+        assert (again["closed"], again["sent"], silence(node)["regular_ms"]) == (closed, None, None)
+        assert (len(stalls(node)), node.events("job-resumed")) == (1, [])
         node.play("dense")
         node.run(8)
         assert rails()[1]["closed"] is None
+        assert verdicts(node)[0]["resumed"]
 
 
 def lose_some_before(node: Node) -> None:

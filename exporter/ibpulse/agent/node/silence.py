@@ -92,18 +92,20 @@ class _QueuePairs:
     open_ns: int | None = None
     closed: tuple[int, int] | None = None
 
-    def add(self, reading: CounterReading, moved_ns: int) -> None:
-        """Take over a reading; the job last moved bytes at `moved_ns`."""
+    def add(self, reading: CounterReading, moved_ns: int) -> bool:
+        """Take over a reading; whether it found them made anew. The job last moved bytes at `moved_ns`."""
         if reading.taken_ns <= self.taken_ns:
-            return
+            return False
         if moved_ns > self.taken_ns:
             # those of before, because the last bytes may have been moved just before they were destroyed
             self.usual, self.closed = max(self.count, reading.value), None
         self.count, self.taken_ns = reading.value, reading.taken_ns
         if 2 * self.count > self.usual:
             self.open_ns = self.taken_ns
-        elif self.open_ns is not None:
+            return self.closed is not None
+        if self.open_ns is not None:
             self.closed = self.closed or (self.open_ns, self.taken_ns)
+        return False
 
 
 @dataclass(slots=True)
@@ -160,11 +162,14 @@ class JobSilences:
             if not rails or len(kept) >= MAX_JOBS or any(owners[rail.id] > 1 for rail in rails):
                 continue
             if known is None or [rail.id for rail in known.rails] != [rail.id for rail in rails]:
-                watch, since = SilenceWatch(len(rails), self._interval, self._least), self._begin(view, placed, newest)
-                known = _Job(placed, rails, watch, since, since)
+                since = self._begin(view, placed, newest)
+                known = _Job(placed, rails, self._make_watch(len(rails)), since, since)
             known.placed, known.rails = placed, rails
             kept[placed.claim.key] = known
         self._jobs = kept
+
+    def _make_watch(self, rails: int) -> SilenceWatch:
+        return SilenceWatch(rails, self._interval, self._least)
 
     def _begin(self, view: JobsView, placed: PlacedJob, newest: int) -> int:
         """The tick since which a job has had its ports, as far as the ring has it."""
@@ -218,7 +223,7 @@ class JobSilences:
             self._storage.add(before, newest, total - stored, silent)
 
     def _note_readings(self, job: _Job, fabric: Fabric) -> None:
-        mine = {rail.id for rail in job.rails}
+        mine, anew = {rail.id for rail in job.rails}, False
         for port in fabric.counters:
             if port.port not in mine:
                 continue
@@ -227,7 +232,10 @@ class JobSilences:
                 job.losses.setdefault(str(port.port), _Losses()).add(readings)
             if port.queue_pairs is not None and job.watch.last:
                 found = job.queue_pairs.setdefault(str(port.port), _QueuePairs())
-                found.add(port.queue_pairs, self._monotonic_of(job.watch.last))
+                anew |= found.add(port.queue_pairs, self._monotonic_of(job.watch.last))
+        if anew:
+            # the job starts again: its first steps may take as long as before
+            job.watch, job.since_tick = self._make_watch(len(job.rails)), job.next_tick
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""

@@ -231,13 +231,17 @@ class _Case:
 
     @property
     def closed(self) -> Mapping[str, Sequence[tuple[str, Moment]]]:
-        """The nodes that destroyed queue pairs when the job fell silent, and were silent since: each rail, and when."""
-        found: dict[str, list[tuple[str, Moment]]] = {}
-        for name, rail, each in self.rails():
+        """The nodes that destroyed queue pairs when the job fell silent, and were silent since: each rail, and when.
+
+        Those that made them anew have no past traffic.
+        """
+        found: dict[str, Sequence[tuple[str, Moment]]] = {}
+        for name, node in self.nodes.items():
             # the others go on until the next collective
-            least = max(_low(self.here[name].last), self.since[0] - LINK_SECONDS)
-            if each.closed and each.closed[1] >= least:
-                found.setdefault(name, []).append((rail, each.closed))
+            least = max(_low(node.last), self.since[0] - LINK_SECONDS)
+            closed = [(rail, each.closed) for rail, each in node.rails.items() if each.closed]
+            if late := [(rail, moment) for rail, moment in closed if moment[1] >= least]:
+                found[name] = late
         return found
 
     @property
