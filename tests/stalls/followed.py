@@ -38,8 +38,6 @@ class FollowedNode:
     rng: np.random.Generator
     counted_every: float = 5.0
     begin: float = 0.0
-    closed: tuple[float | None, tuple[float, float] | None] = (None, None)
-    """Of the connections before, until bytes are moved on the new ones."""
 
     def __post_init__(self) -> None:
         self.watch = SilenceWatch(len(self.rails), INTERVAL, LEAST_RATE)
@@ -47,6 +45,16 @@ class FollowedNode:
         self.stored: tuple[int, float] | None = None
         self.phase = self.rng.uniform(0, self.counted_every)
         self.next_tick = FIRST_TICK
+        # of the connections before, until bytes are moved on the new ones
+        self.closed: tuple[float | None, tuple[float, float] | None] = None, None
+
+    def begin_again(self, at: float, now: float) -> None:
+        """Follow the next run of the job, which made its connections at a true instant; its pauses stay known."""
+        self.closed = self.connected(now)
+        begun = FIRST_TICK + int((at + self.node.clock.offset - self.begin) / INTERVAL)
+        self.next_tick = max(begun, self.next_tick)
+        self.watch.pauses.begin_again(begun)
+        self.watch = SilenceWatch(len(self.rails), INTERVAL, LEAST_RATE, self.watch.pauses)
 
     def _true(self, ticks: np.ndarray) -> np.ndarray:
         """True instants of ticks, which follow the clock of the node."""
@@ -200,15 +208,13 @@ class FollowedJob:
                 continue
             old, connection = self._nodes.get(node.name), _find(node.connected or [], now)
             made = old[0][1] if old and connection is None else connection or 0
-            if old is None or old[0] != (place, made):
-                begin, closed = max(0.0, node.present[place][0]), (None, None)
-                if old and old[0][0] == place and node.connected:
-                    begin, closed = node.connected[made][0], old[1].connected(now)
-                old = (
-                    (place, made),
-                    FollowedNode(node, node.rails[: self._rails], self._rng, self._every, begin, closed),
-                )
-                self._nodes[node.name] = old
+            if old is None or old[0][0] != place:
+                begin = max(0.0, node.present[place][0])
+                old = (place, made), FollowedNode(node, node.rails[: self._rails], self._rng, self._every, begin)
+            elif old[0][1] != made and node.connected:
+                old[1].begin_again(node.connected[made][0], now)
+                old = (place, made), old[1]
+            self._nodes[node.name] = old
             until = max((last for first, last in node.answers if first <= now), default=-NEVER)
             here[node.name] = old[1], "" if now <= until else "no answer"
         return here

@@ -261,6 +261,18 @@ def test_the_newest_silences_are_kept_even_if_all_older_ones_are_longer() -> Non
     assert [pause.end for pause in found.newest(256, 0)] == sorted(pause.end for pause in found.newest(256, 0))
 
 
+def test_a_job_that_starts_again_has_no_steps_yet_but_its_pauses() -> None:
+    found = pauses(1.2, 1.2, 1.2, 300.0, settled=200.0)
+    found.begin_again(40_000)
+    found.note_traffic(41_000, 41_500)
+    assert (found.regular(), found.longest) == (None, 30_000)
+    assert len(found.chosen(9, 9, 0.0)) == 4
+    for begin in (41_500, 42_000, 42_500):
+        found.add(TickPause(begin, begin, begin + 80))
+        found.note_traffic(begin + 81, begin + 400)
+    assert found.regular() == 80
+
+
 def test_a_long_rhythm_outlives_many_short_silences() -> None:
     found, tick = Pauses(100), 1000
     for _ in range(5):

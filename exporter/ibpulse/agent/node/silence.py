@@ -162,14 +162,11 @@ class JobSilences:
             if not rails or len(kept) >= MAX_JOBS or any(owners[rail.id] > 1 for rail in rails):
                 continue
             if known is None or [rail.id for rail in known.rails] != [rail.id for rail in rails]:
-                since = self._begin(view, placed, newest)
-                known = _Job(placed, rails, self._make_watch(len(rails)), since, since)
+                watch, since = SilenceWatch(len(rails), self._interval, self._least), self._begin(view, placed, newest)
+                known = _Job(placed, rails, watch, since, since)
             known.placed, known.rails = placed, rails
             kept[placed.claim.key] = known
         self._jobs = kept
-
-    def _make_watch(self, rails: int) -> SilenceWatch:
-        return SilenceWatch(rails, self._interval, self._least)
 
     def _begin(self, view: JobsView, placed: PlacedJob, newest: int) -> int:
         """The tick since which a job has had its ports, as far as the ring has it."""
@@ -234,8 +231,10 @@ class JobSilences:
                 found = job.queue_pairs.setdefault(str(port.port), _QueuePairs())
                 anew |= found.add(port.queue_pairs, self._monotonic_of(job.watch.last))
         if anew:
-            # the job starts again: its first steps may take as long as before
-            job.watch, job.since_tick = self._make_watch(len(job.rails)), job.next_tick
+            # the job starts again: its first steps may take as long as those of a new one
+            job.since_tick, pauses = job.next_tick, job.watch.pauses
+            pauses.begin_again(job.since_tick)
+            job.watch = SilenceWatch(len(job.rails), self._interval, self._least, pauses)
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""

@@ -59,9 +59,13 @@ class Pauses:
     def __init__(self, ticks_per_second: float) -> None:
         self._per_second = ticks_per_second
         self._first: int | None = None
-        self._newest = 0
+        self._newest = self._begun = 0
         self._kept: list[TickPause] = []
         self.longest = 0
+
+    def begin_again(self, tick: int) -> None:
+        """Forget the steps before a tick, at which the job starts again, but not how long its pauses may be."""
+        self._first, self._begun = None, tick
 
     def note_traffic(self, first: int, last: int) -> None:
         """Note the first and the last tick with traffic since the previous call."""
@@ -79,7 +83,7 @@ class Pauses:
 
     def regular(self) -> int | None:
         """The longest regular silence before the newest traffic; None before there are steps."""
-        since = self._newest - REGULAR_SECONDS * self._per_second
+        since = max(self._begun, self._newest - REGULAR_SECONDS * self._per_second)
         lengths = sorted((each.ticks for each in self._kept if each.begin >= since), reverse=True)
         for length, again in zip(lengths, lengths[REGULAR_TIMES - 1 :], strict=False):
             if again >= ALIKE * length:
@@ -105,9 +109,10 @@ class SilenceWatch:
     `low` and `high` (rails, 2), transmit and receive, are the ticks between which the last byte passed, 0 without any
     traffic so far. Silence is known up to tick `known`. Between the ticks `wrote`, the node last wrote to storage: it
     had been sending for long without an answer. Rates up to `least` bytes per second do not count as traffic.
+    `pauses` are those of an earlier run of the job.
     """
 
-    def __init__(self, rails: int, interval_seconds: float, least: float) -> None:
+    def __init__(self, rails: int, interval_seconds: float, least: float, pauses: Pauses | None = None) -> None:
         shape, self._interval = (rails, 2), interval_seconds
         self._least = least * interval_seconds
         self._value, self._tick = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -116,7 +121,7 @@ class SilenceWatch:
         self._last = self._sent_by_last = self._sent = self._received = self._idle = 0
         self.known = 0
         self.wrote: tuple[int, int] | None = None
-        self.pauses = Pauses(1 / interval_seconds)
+        self.pauses = pauses or Pauses(1 / interval_seconds)
         self._always = _Always(shape, max(1, round(1 / interval_seconds)))
 
     def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
