@@ -9,7 +9,7 @@ from tests.sysfs.trees import PortFiles
 
 AMD = "0x1002"
 PENSANDO = "0x1dd8"
-ACCELERATOR_CLASS = "0x120000\n"
+ACCELERATOR_CLASS = "0x120000"
 MI300X = "0x74a1"
 MI355X = "0x75a3"
 # the root bridges with a GPU, four on each socket

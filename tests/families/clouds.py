@@ -12,11 +12,11 @@ from tests.families.machine import (
     GEN4,
     VIRTUAL_LINK,
     Function,
-    Link,
     Machine,
     Nic,
 )
 from tests.families.nvidia import CONNECTX7, find_slot, make_nic, roce
+from tests.sysfs.machines import write_link
 from tests.sysfs.trees import PortFiles, make_unreadable
 
 VMBUS = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00"
@@ -146,7 +146,7 @@ def hfi1(machine: Machine) -> None:
     for number in range(2):
         bus = 0x17 + number * 0x80
         path = f"pci0000:{bus:02x}/0000:{bus:02x}:00.0/0000:{bus + 1:02x}:00.0"
-        function = machine.add_function(Function(path, INTEL, "0x24f0", "0x020800\n", number, GEN3, "hfi1"))
+        function = machine.add_function(Function(path, INTEL, "0x24f0", "0x020800", number, GEN3, "hfi1"))
         port = PortFiles(
             rate="100 Gb/sec (4X EDR)\n",
             counters=counters.legacy_pma(port_xmit_wait=0),
@@ -213,7 +213,13 @@ def old_kernel(machine: Machine) -> None:
     """A kernel 3.10: an X722 whose counters say that there are none, and InfiniBand without the word SDR."""
     function = machine.add_function(
         Function(
-            "pci0000:05/0000:05:02.0/0000:09:00.0", INTEL, "0x37d2", ETHERNET_CLASS, 0, Link("2.5 GT/s", "1"), "i40e"
+            "pci0000:05/0000:05:02.0/0000:09:00.0",
+            INTEL,
+            "0x37d2",
+            ETHERNET_CLASS,
+            0,
+            write_link("2.5 GT/s", 1),
+            "i40e",
         )
     )
     machine.add_function_netdev(function, "eno1", "1000")
@@ -229,7 +235,7 @@ def old_kernel(machine: Machine) -> None:
             "pci0000:80/0000:80:03.0/0000:82:00.0",
             device="0x1003",
             numa=1,
-            link=Link("8 GT/s", "8"),
+            link=write_link("8 GT/s", 8),
             driver="mlx4_core",
         )
     )

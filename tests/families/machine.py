@@ -6,44 +6,25 @@ root port can be walked, and `bus/pci/devices` lists all of them, as on a node.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.sysfs.machines import write_link
 from tests.sysfs.trees import PortFiles, Tree, make_unreadable
 
-BRIDGE_CLASS = "0x060400\n"
-DISPLAY_CLASS = "0x030200\n"
-INFINIBAND_CLASS = "0x020700\n"
-ETHERNET_CLASS = "0x020000\n"
+BRIDGE = ("0x1000", "0xc030", "0x060400")
+DISPLAY_CLASS = "0x030200"
+INFINIBAND_CLASS = "0x020700"
+ETHERNET_CLASS = "0x020000"
 NUMA_CPUS = {0: "0-47,96-143\n", 1: "48-95,144-191\n", -1: "0-191\n"}
 
 
-@dataclass(frozen=True)
-class Link:
-    """The PCIe link of a function as text, now and at most."""
-
-    speed: str = "32.0 GT/s PCIe"
-    width: str = "16"
-    max_speed: str = ""
-    max_width: str = ""
-
-    def files(self) -> dict[str, str]:
-        """Its four files."""
-        return {
-            "current_link_speed": f"{self.speed}\n",
-            "current_link_width": f"{self.width}\n",
-            "max_link_speed": f"{self.max_speed or self.speed}\n",
-            "max_link_width": f"{self.max_width or self.width}\n",
-        }
-
-
-GEN3 = Link("8.0 GT/s PCIe")
-GEN4 = Link("16.0 GT/s PCIe")
-GEN5 = Link()
-GEN6 = Link("64.0 GT/s PCIe")
-VIRTUAL_LINK = Link("Unknown", "0")
+GEN3 = write_link("8.0 GT/s PCIe")
+GEN4 = write_link("16.0 GT/s PCIe")
+GEN5 = write_link()
+GEN6 = write_link("64.0 GT/s PCIe")
+VIRTUAL_LINK = write_link("Unknown", 0)
 
 
 @dataclass(frozen=True)
@@ -55,7 +36,7 @@ class Function:
     device: str = "0x1021"
     kind: str = INFINIBAND_CLASS
     numa: int = 0
-    link: Link = GEN5
+    link: Mapping[str, str] = field(default_factory=write_link)
     driver: str = "mlx5_core"
 
     @property
@@ -93,23 +74,20 @@ class Machine(Tree):
     def add_function(self, function: Function) -> Path:
         """Add the function with the bridges above it; answer its folder."""
         folder = self.root / "devices"
+        numa = {"numa_node": f"{function.numa}\n", "local_cpulist": NUMA_CPUS[function.numa]}
+        files = {**numa, **function.link}
         parts = function.path.split("/")
         for part in parts[:-1]:
             folder /= part
             # a host bridge is no PCI function; everything below it is one
             if not part.startswith(("pci", "LNX", "ACPI", "VMBUS")) and part.count(":") == 2 and not folder.exists():
-                self._write_function(
-                    folder, Function("-", "0x1000", "0xc030", BRIDGE_CLASS, function.numa, function.link, "")
-                )
+                self._write_function(folder, BRIDGE, files)
         folder /= parts[-1]
-        self._write_function(folder, function)
-        if function.driver:
-            target = self.root / "bus" / "pci" / "drivers" / function.driver
-            target.mkdir(parents=True, exist_ok=True)
-            (folder / "driver").symlink_to(os.path.relpath(target, folder))
+        self._write_function(folder, (function.vendor, function.device, function.kind), files)
+        self._bind(folder, function.driver)
         return folder
 
-    def add_gpu(self, path: str, numa: int = 0, device: str = "0x2330", link: Link = GEN5) -> Path:
+    def add_gpu(self, path: str, numa: int = 0, device: str = "0x2330", link: Mapping[str, str] = GEN5) -> Path:
         """Add an NVIDIA GPU, an H100 for SXM by its device id unless another is given."""
         return self.add_function(Function(path, "0x10de", device, DISPLAY_CLASS, numa, link, "nvidia"))
 
@@ -139,23 +117,8 @@ class Machine(Tree):
         if speed == "EINVAL":
             make_unreadable(folder / "speed")
         (folder / "device").symlink_to("../..")
-        self._link("net", folder)
+        self._link("class/net", folder)
         return folder
-
-    def _write_function(self, folder: Path, function: Function) -> None:
-        folder.mkdir(parents=True)
-        files = {
-            "vendor": f"{function.vendor}\n",
-            "device": f"{function.device}\n",
-            "class": function.kind,
-            "numa_node": f"{function.numa}\n",
-            "local_cpulist": NUMA_CPUS[function.numa],
-        }
-        for name, text in (files | function.link.files()).items():
-            (folder / name).write_text(text)
-        link = self.root / "bus" / "pci" / "devices" / folder.name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(os.path.relpath(folder, link.parent))
 
 
 def _write_addresses(folder: Path, port: PortFiles, guid: str, number: int) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.families import counters
-from tests.families.machine import ETHERNET_CLASS, GEN5, GEN6, INFINIBAND_CLASS, Function, Link, Machine, Nic
+from tests.families.machine import ETHERNET_CLASS, GEN6, INFINIBAND_CLASS, Function, Machine, Nic
+from tests.sysfs.machines import write_link
 from tests.sysfs.trees import DOWN_INFINIBAND, DOWN_ROCE, PortFiles, make_unreadable
 
 # the root ports of a server with two sockets, four on each
@@ -21,7 +23,7 @@ class Card:
     """What is plugged into the slots: its PCI device id, its link, the files of its RDMA device, the GPU beside it."""
 
     device: str = "0x1021"
-    link: Link = GEN5
+    link: Mapping[str, str] = field(default_factory=write_link)
     firmware: str = "28.43.2026"
     hca_type: str = "MT4129"
     board: str = "MT_0000000838"

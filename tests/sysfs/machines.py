@@ -61,8 +61,8 @@ class Machine(Tree):
         """Add a function, and the bridges above it that are not there yet; answer its folder."""
         functions = place.split("/")
         for depth in range(2, len(functions)):
-            self._write_function("/".join(functions[:depth]), ROOT_PORT, numa_node, write_link())
-        return self._write_function(place, ids, numa_node, write_link() if link is None else link)
+            self._add_one("/".join(functions[:depth]), ROOT_PORT, numa_node, write_link())
+        return self._add_one(place, ids, numa_node, write_link() if link is None else link)
 
     def add_gpu(self, place: str, numa_node: int = 0, ids: tuple[str, str, str] = GPU) -> Path:
         """Add a GPU; answer its folder."""
@@ -87,10 +87,7 @@ class Machine(Tree):
         folder = parent / "infiniband" / name
         folder.mkdir(parents=True)
         (folder / "device").symlink_to(os.path.relpath(parent, folder))
-        target = self.root / "bus" / "pci" / "drivers" / driver
-        target.mkdir(parents=True, exist_ok=True)
-        if not (parent / "driver").exists():
-            (parent / "driver").symlink_to(os.path.relpath(target, parent))
+        self._bind(parent, driver)
         self._fill(folder, ports, MLX5_FILES if files is None else files, None)
         return function
 
@@ -99,18 +96,11 @@ class Machine(Tree):
         for name, text in files.items():
             (self.root / expand(place) / name).write_text(text)
 
-    def _write_function(self, place: str, ids: tuple[str, str, str], numa_node: int, link: Mapping[str, str]) -> Path:
+    def _add_one(self, place: str, ids: tuple[str, str, str], numa_node: int, link: Mapping[str, str]) -> Path:
         folder = self.root / expand(place)
-        if folder.exists() and (folder / "vendor").exists():
-            return folder
-        folder.mkdir(parents=True, exist_ok=True)
-        facts = dict(zip(("vendor", "device", "class"), ids, strict=True))
-        facts |= {"numa_node": str(numa_node), "local_cpulist": f"{numa_node * 48}-{numa_node * 48 + 47}"}
-        for name, text in ({name: f"{text}\n" for name, text in facts.items()} | dict(link)).items():
-            (folder / name).write_text(text)
-        bus = self.root / "bus" / "pci" / "devices"
-        bus.mkdir(parents=True, exist_ok=True)
-        (bus / folder.name).symlink_to(os.path.relpath(folder, bus))
+        if not (folder / "vendor").exists():
+            cpus = f"{numa_node * 48}-{numa_node * 48 + 47}\n"
+            self._write_function(folder, ids, {"numa_node": f"{numa_node}\n", "local_cpulist": cpus, **link})
         return folder
 
 

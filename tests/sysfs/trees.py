@@ -98,11 +98,7 @@ class Tree:
         folder = parent / "infiniband" / name
         folder.mkdir(parents=True)
         (folder / "device").symlink_to(os.path.relpath(parent, folder))
-        if driver:
-            (self.root / "bus" / "pci" / "drivers" / driver).mkdir(parents=True, exist_ok=True)
-            if not (parent / "driver").exists():
-                target = self.root / "bus" / "pci" / "drivers" / driver
-                (parent / "driver").symlink_to(os.path.relpath(target, parent))
+        self._bind(parent, driver)
         self._fill(folder, ports, MLX5_FILES if files is None else files, hw_counters)
         return folder
 
@@ -121,7 +117,7 @@ class Tree:
             (folder / "bonding").mkdir()
         if master:
             (folder / "master").symlink_to(f"../{master}")
-        self._link("net", folder)
+        self._link("class/net", folder)
         return folder
 
     def remove(self, name: str) -> None:
@@ -151,10 +147,23 @@ class Tree:
         (folder / "ports").mkdir()
         for number, port in ({1: PortFiles()} if ports is None else ports).items():
             _write_port(folder / "ports" / str(number), port)
-        self._link("infiniband", folder)
+        self._link("class/infiniband", folder)
 
-    def _link(self, kind: str, folder: Path) -> None:
-        link = self.root / "class" / kind / folder.name
+    def _write_function(self, folder: Path, ids: tuple[str, str, str], files: Mapping[str, str]) -> None:
+        """Write a PCI function with its vendor, device and class, which `bus/pci/devices` lists."""
+        _write(folder, {"vendor": f"{ids[0]}\n", "device": f"{ids[1]}\n", "class": f"{ids[2]}\n", **files})
+        self._link("bus/pci/devices", folder)
+
+    def _bind(self, folder: Path, driver: str) -> None:
+        """Give a function, or a child of one, its driver, if it has none."""
+        if driver and not (folder / "driver").exists():
+            target = self.root / "bus" / "pci" / "drivers" / driver
+            target.mkdir(parents=True, exist_ok=True)
+            (folder / "driver").symlink_to(os.path.relpath(target, folder))
+
+    def _link(self, where: str, folder: Path) -> None:
+        link = self.root / where / folder.name
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(folder, link.parent))
 
 
