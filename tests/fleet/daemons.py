@@ -25,6 +25,7 @@ from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.gateway.nodes.table import NodeTable
 from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.exposition.snapshots import simulated
@@ -40,6 +41,12 @@ BEGIN_NS = (EPOCH + 1005) * INTERVAL_NS + 1
 def now_ns() -> int:
     """The wall clock, which goes on with the clock of the loop."""
     return BEGIN_NS + round(asyncio.get_running_loop().time() * 1e9)
+
+
+async def poll_all(table: NodeTable) -> None:
+    """Poll every node once, without spreading."""
+    table.update()
+    await asyncio.gather(*(table._poll(table._polled[node.name], node) for node in table._nodes.all()))
 
 
 LOOP_CLOCK = GivenClock(lambda: asyncio.get_running_loop().time(), now_ns)

@@ -30,7 +30,7 @@ from ibpulse.gateway.nodes.requests import Node, NodeFigures, Nodes, ask_node
 from ibpulse.gateway.nodes.table import NodeState, NodeTable, PolledNode
 from ibpulse.gateway.nodes.targets import Target
 from tests.clocks import GivenClock
-from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
+from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, poll_all, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
 from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of
 from tests.loop_clock import pause, until
@@ -68,7 +68,7 @@ class Fleet:
         assert self.discovery.problems == ()
 
     async def poll(self) -> dict[str, NodeState]:
-        await self.table.poll_all()
+        await poll_all(self.table)
         return {row.name: row for row in self.table.rows()}
 
 

@@ -29,6 +29,7 @@ from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.service import create_gateway
 from tests.docs.pages import ROOT, blocks
+from tests.fleet.daemons import poll_all
 from tests.running import eventually
 
 VERSION = "1.2.3"
@@ -64,7 +65,7 @@ class Gateway:
             entries.append({"targets": [url], "labels": labels})
         self.path.write_text(json.dumps(entries))
         await self.discovery.refresh()
-        await self.table.poll_all()
+        await poll_all(self.table)
 
     async def aclose(self) -> None:
         await self.close()

@@ -19,6 +19,7 @@ from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.samples import NodeSamples
 from ibpulse.gateway.summary import JobNumbers, SummarySpan
 from tests.clocks import GivenClock
+from tests.fleet.daemons import poll_all
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of
 from tests.gateway.gateways import Gateway
@@ -116,7 +117,7 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
             node.answer("/api/v1/clock", clock_of((begin + 2000) * 10**6))
             body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()
             node.answer("/api/v1/window", body, NPY_TYPE, "200 OK", f"{WINDOW_HEADER}: {head}")
-        await gateway.table.poll_all()
+        await poll_all(gateway.table)
         polls = JobPolls(gateway.parts, ("slurm", "7"))
         await asyncio.gather(*polls.start())
         view = JobView(polls, (), rails=False, version="1", begin_ms=begin)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.gateway.pages import RUNBOOKS
 from tests.docs.pages import ROOT
-from tests.fleet.daemons import LOOP_CLOCK, Daemon
+from tests.fleet.daemons import LOOP_CLOCK, Daemon, poll_all
 from tests.fleet.hostile import Hostile, never
 from tests.fleet.small_answers import answer_node, jobs_of
 from tests.gateway.gateways import VERSION, Gateway
@@ -61,7 +61,7 @@ async def test_a_source_that_fails_is_named_and_keeps_its_nodes(gateway: Gateway
 async def test_a_node_without_a_name_has_that_of_its_daemon(gateway: Gateway, daemon: Daemon, server: Hostile) -> None:
     await gateway.list(unnamed=daemon.url)
     assert [row.name for row in gateway.table.rows()] == ["127.0.0.1"]
-    await gateway.table.poll_all()
+    await poll_all(gateway.table)
     (row,) = gateway.table.rows()
     assert (row.name, row.state) == ("gpu-7", "up")
     assert row.ports is not None
@@ -73,14 +73,14 @@ async def test_no_daemon_takes_the_name_of_a_listed_node(gateway: Gateway, daemo
     server.answer("/api/v1/clock", b'{"time_ns": 1, "synchronised": true, "node": "gpu-1"}')
     server.answer("/api/v1/ports", await daemon.ports())
     await gateway.list(**{"gpu-1": daemon.url, "unnamed": server.url})
-    await gateway.table.poll_all()
+    await poll_all(gateway.table)
     rows = {row.name: row for row in gateway.table.rows()}
     assert set(rows) == {"gpu-1", "127.0.0.1"}
     assert rows["gpu-1"].target.url == daemon.url
     assert "calls itself 'gpu-1', as another node is called" in rows["127.0.0.1"].problem
     # a name that is none is ignored
     server.answer("/api/v1/clock", b'{"time_ns": 1, "synchronised": true, "node": "../../etc"}')
-    await gateway.table.poll_all()
+    await poll_all(gateway.table)
     assert {row.name for row in gateway.table.rows()} == {"gpu-1", "127.0.0.1"}
 
 
@@ -148,13 +148,13 @@ async def test_times_beyond_dates_of_one_node_leave_the_jobs_of_the_others(
     assert ([job["job_id"] for job in found["jobs"]], found["refused"]) == (["7"], [])
     for name in ("began_ms", "ended_ms", "ended_uncertainty_ms"):
         server.answer("/api/v1/jobs", jobs_of({"job_id": "8", name: 253_402_300_800_000}))
-        await gateway.table.poll_all()
+        await poll_all(gateway.table)
         found = (await gateway.client.get("/api/v1/jobs")).json()
         assert [job["job_id"] for job in found["jobs"]] == ["7"]
         ((node, reason),) = (each.values() for each in found["refused"])
         assert (node, name in reason) == ("liar", True)
     server.answer("/api/v1/jobs", jobs_of())
-    await gateway.table.poll_all()
+    await poll_all(gateway.table)
     assert (await gateway.client.get("/api/v1/jobs")).json()["refused"] == []
 
 

@@ -51,7 +51,7 @@ def switch() -> dict[str, Port]:
 def bins_of(port: Port, width: float = 1.0) -> np.ndarray:
     seconds = (port[0] - port[0][0]) / 1e9
     moved = (port[1] - port[1][0]).sum(axis=1).astype(float)
-    return rate_bins(seconds, moved, np.arange(0, seconds[-1], width), longest_gap=3.0)
+    return rate_bins(seconds, moved, np.arange(0, seconds[-1], width))
 
 
 # no narrower than the samples, which are 0.57 s apart at the median and seconds at times

@@ -368,7 +368,9 @@ async def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
         await until(lambda: not server._server.server_state.connections)
 
 
-async def test_stopping_is_quick_with_any_client() -> None:
+async def test_stopping_is_quick_with_any_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SHUTDOWN_SECONDS", 0)
+
     async def endless(scope: Scope, receive: Receive, send: Send) -> None:
         async def pieces() -> AsyncIterator[bytes]:
             while True:
@@ -377,7 +379,7 @@ async def test_stopping_is_quick_with_any_client() -> None:
 
         await StreamingResponse(pieces())(scope, receive, send)
 
-    server = await serve(AccessControl(endless, None, LIMIT), "127.0.0.1", 0, shutdown_seconds=0)
+    server = await serve(AccessControl(endless, None, LIMIT), "127.0.0.1", 0)
     clients = [await Client.open(server) for _ in range(4)]
     for client, sent in zip(
         clients, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\n"), strict=True

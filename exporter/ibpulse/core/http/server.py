@@ -261,7 +261,6 @@ async def serve(
     host: str,
     port: int,
     *,
-    shutdown_seconds: int = SHUTDOWN_SECONDS,
     web_config: WebConfigReloader | None = None,
 ) -> WebServer:
     """Start a server; an empty host means every address, port 0 any free port.
@@ -282,7 +281,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=shutdown_seconds,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = _Server(config, listener, web_config)
     running = WebServer(server, listener)

@@ -211,10 +211,10 @@ class Nodes:
         missing = {name: GONE for name, node in found.items() if node is None}
         return [node for node in found.values() if node is not None], missing
 
-    async def ask_all(self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS) -> FleetAnswers[T]:
-        """All answers within this many seconds, and the reasons of nodes without one."""
+    async def ask_all(self, nodes: Iterable[Node], ask: Ask[T]) -> FleetAnswers[T]:
+        """All answers within `PAGE_SECONDS`, and the reasons of nodes without one."""
         found: FleetAnswers[T] = FleetAnswers()
-        async for node, answer in self.ask_each(nodes, ask, seconds):
+        async for node, answer in self.ask_each(nodes, ask):
             if isinstance(answer, DaemonError):
                 found.missing[node.name] = str(answer)
             else:

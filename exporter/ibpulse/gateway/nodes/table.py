@@ -279,11 +279,6 @@ class NodeTable:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def poll_all(self) -> None:
-        """Poll every node once, without spreading."""
-        self.update()
-        await asyncio.gather(*(self._poll(self._polled[node.name], node) for node in self._nodes.all()))
-
     async def _start_all(self, begin: float) -> None:
         """Begin a poll of every node that is listed now, one after the other, from this time of the loop on."""
         await self._meet()

@@ -62,12 +62,11 @@ def cumulate(counter: Words) -> Floats:
     return np.concatenate(([0.0], np.cumsum(moved.astype(np.float64))))
 
 
-def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats, longest_gap: float | None = None) -> Floats:
-    """Mean rate around each bin, from a running sum at increasing times; NaN inside gaps longer than `longest_gap`.
+def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats) -> Floats:
+    """Mean rate around each bin, from a running sum at increasing times; NaN inside gaps longer than two bins.
 
-    `edges` are equally spaced; `longest_gap` defaults to two bins. Each value is a weighted mean over one and a half
-    bins (weights 1/4, 1/2, 1/4 on three half bins). This low-pass filter prevents aliasing: a wave with the period of
-    one bin is removed completely.
+    `edges` are equally spaced. Each value is a weighted mean over one and a half bins (weights 1/4, 1/2, 1/4 on three
+    half bins). This low-pass filter prevents aliasing: a wave with the period of one bin is removed completely.
 
     Law: inside the series every byte counts once: the sum of `rate * bin` equals the increase of the running sum.
     """
@@ -77,9 +76,8 @@ def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats, longest_gap: f
     rate = (moved[:-2:2] + 2 * moved[1:-1:2] + moved[2::2]) / (2 * width)
     # the weighted mean of a bin is centred on its first half
     centres = edges[:-1] + width / 4
-    limit = GAP_BINS * width if longest_gap is None else longest_gap
     unknown = (centres < seconds[0]) | (centres > seconds[-1])
-    for gap in np.flatnonzero(np.diff(seconds) > limit):
+    for gap in np.flatnonzero(np.diff(seconds) > GAP_BINS * width):
         first, last = np.searchsorted(centres, seconds[gap : gap + 2])
         unknown[first:last] = True
     return np.where(unknown, np.nan, rate)
