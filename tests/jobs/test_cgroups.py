@@ -86,7 +86,7 @@ def test_links_and_files_are_no_jobs_and_pipes_are_not_waited_for(tmp_path: Path
     assert read_pod_cgroups(tmp_path).pods == (UID,)
 
 
-def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
+def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scope, pods = tmp_path / SCOPE, tmp_path / "kubepods"
     scope.mkdir(parents=True)
     pods.mkdir()
@@ -97,7 +97,8 @@ def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
         (scope / f"job_{number}").mkdir()
         (pods / f"pod{number:08x}{UID[8:]}").mkdir()
     scope.joinpath(*["d"] * 500).mkdir(parents=True)
-    found, seen = read_slurm_cgroups(tmp_path, 60.0), read_pod_cgroups(tmp_path, 60.0)
+    monkeypatch.setattr(cgroups, "MAX_SECONDS", 60.0)
+    found, seen = read_slurm_cgroups(tmp_path), read_pod_cgroups(tmp_path)
     assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
     assert found.remarks[0] == f"{tmp_path}: there are more than 256 jobs; the others are ignored."
     assert found.remarks[1].endswith(
@@ -108,12 +109,15 @@ def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_slurm_cgroups, read_pod_cgroups])
-def test_a_reading_that_takes_too_long_says_nothing_about_jobs(tmp_path: Path, read: Callable[..., Found]) -> None:
+def test_a_reading_that_takes_too_long_says_nothing_about_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[..., Found]
+) -> None:
     (tmp_path / SCOPE / "job_7").mkdir(parents=True)
     (tmp_path / "kubepods" / f"pod{UID}").mkdir(parents=True)
     assert read(tmp_path).whole
     late = f"{tmp_path}: reading the cgroups takes too long; showing the jobs known before."
-    assert read(tmp_path, -1.0) == Found(remarks=(late,), whole=False)
+    monkeypatch.setattr(cgroups, "MAX_SECONDS", -1.0)
+    assert read(tmp_path) == Found(remarks=(late,), whole=False)
 
 
 LIST_AS_USER = """
@@ -289,7 +293,7 @@ def test_the_title_of_slurmstepd_tells_the_number_of_a_job(tmp_path: Path) -> No
     numbers: dict[str, str] = {}
 
     def ids() -> list[str]:
-        return [claim.id for claim in read_slurm_cgroups(tmp_path, 60.0, numbers, tmp_path / "proc").claims]
+        return [claim.id for claim in read_slurm_cgroups(tmp_path, numbers, tmp_path / "proc").claims]
 
     assert ids() == ["4711", OTHER_SLUID]
     # the number stays when its slurmstepd is gone

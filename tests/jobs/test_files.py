@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.jobs import files
 from ibpulse.agent.jobs.files import (
     DOCUMENT,
     JobDirectory,
@@ -231,10 +232,11 @@ def test_more_files_than_are_read_are_named(folder: Path) -> None:
     )
 
 
-def test_a_directory_that_takes_too_long_is_given_up(folder: Path) -> None:
+def test_a_directory_that_takes_too_long_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(folder, GOOD)
     read_in_time = JobDirectory(folder, DOCUMENT)
-    late = JobDirectory(folder, DOCUMENT, seconds=-1.0)
+    monkeypatch.setattr(files, "MAX_SECONDS", -1.0)
+    late = JobDirectory(folder, DOCUMENT)
     assert (len(read_in_time.files), read_in_time.whole) == (1, True)
     assert (len(late.files), late.whole) == (0, False)
     assert late.found(Found()).remarks == (f"{folder} takes too long to read; showing the jobs known before.",)

@@ -85,9 +85,9 @@ NO_PODS = "a kubelet runs on this node, but below {root} are no cgroups of pods:
 class Cgroups:
     """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it."""
 
-    def __init__(self, seconds: float = MAX_SECONDS) -> None:
+    def __init__(self) -> None:
         # the time of this thread, so that a busy machine does not shorten it
-        self._deadline = time.thread_time() + seconds
+        self._deadline = time.thread_time() + MAX_SECONDS
         self.fault = ""
 
     def matching(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
@@ -180,7 +180,6 @@ def _status(folder: Path | str) -> tuple[os.stat_result, ...]:
 
 def read_slurm_cgroups(
     root: Path,
-    seconds: float = MAX_SECONDS,
     numbers: MutableMapping[str, str] | None = None,
     proc: Path = Path("/proc"),
 ) -> Found:
@@ -188,12 +187,12 @@ def read_slurm_cgroups(
 
     Cgroup v2 has `*.slice/[NODE_]slurmstepd.scope/JOB`, where JOB is `job_N` or, by default from Slurm 26.05 on, a
     SLUID such as `s5K1KKYAYG5D00`; v1 has `CONTROLLER/slurm[_NODE]/uid_U/job_N`. Both may be inside a container in
-    which slurmd runs. They are read within `seconds` of computing.
+    which slurmd runs. They are read within `MAX_SECONDS` of computing.
 
     A job whose cgroup has its SLUID gets its number as id where a title in `proc` tells it. `numbers` keeps these from
     one reading to the next, so that a job has one id.
     """
-    cgroups = Cgroups(seconds)
+    cgroups = Cgroups()
     return cgroups.finish(_read_slurm(cgroups, root, _Numbers(cgroups, {} if numbers is None else numbers, proc)))
 
 
@@ -283,15 +282,15 @@ def _claim_jobs(root: Path, folders: list[Path], odd: list[Path], numbers: _Numb
     return replace(limited, remarks=remarks, unread=True)
 
 
-def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
-    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
+def read_pod_cgroups(root: Path) -> Found:
+    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `MAX_SECONDS` of computing.
 
     They are below a cgroup of the kubelet, `kubepods`, wherever that is (`--cgroup-root`, a node in a container). The
     names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` has
     the number of open handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in
     which Slurm runs is no job: its jobs are those of Slurm.
     """
-    cgroups = Cgroups(seconds)
+    cgroups = Cgroups()
     # in version 1, only one controller knows of RDMA
     for base in (root, root / "rdma", *(root / name for name in CONTROLLERS)):
         pods = [path for path in cgroups.search(base, _WANTED) if _OF_KUBELET in str(path.relative_to(base))]

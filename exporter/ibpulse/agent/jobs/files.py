@@ -66,7 +66,7 @@ class JobDirectory:
     may be missing.
     """
 
-    def __init__(self, directory: Path, form: Form, seconds: float = MAX_SECONDS) -> None:
+    def __init__(self, directory: Path, form: Form) -> None:
         """Read the directory."""
         self.files: list[SmallFile] = []
         self.remarks: list[tuple[str, str]] = []
@@ -81,7 +81,7 @@ class JobDirectory:
             return
         try:
             # the time of this thread: a slow file system or a busy machine does not shorten it
-            self._read(descriptor, time.thread_time() + seconds)
+            self._read(descriptor, time.thread_time() + MAX_SECONDS)
         except OSError as error:
             if error.errno not in FAILING:
                 raise

@@ -42,7 +42,7 @@ def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | Non
     if mapping is not None:
         sources[jobs.SLURM_MAP] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
     if cgroup is not None:
-        sources[jobs.SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup, numbers=numbers)
+        sources[jobs.SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup, numbers)
         sources[jobs.KUBERNETES_CGROUP] = lambda: read_pod_cgroups(cgroup)
     return sources
 

@@ -243,9 +243,7 @@ class HttpPeer(Requests):
                 except BROKEN_OFF:
                     return await self._exchange(request, max_bytes)
 
-    async def post(
-        self, path: str, content: bytes, *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
-    ) -> PeerAnswer:
+    async def post(self, path: str, content: bytes, *, seconds: float = SECONDS) -> PeerAnswer:
         """The answer to a POST request with JSON, which is sent once only.
 
         Raises:
@@ -254,7 +252,7 @@ class HttpPeer(Requests):
         request = self._request("POST", path, (), seconds, {"Content-Type": JSON_TYPE}, content)
         with self._counted(), self._explained(f"no answer within {seconds:g} s"):
             async with asyncio.timeout(seconds):
-                return await self._exchange(request, max_bytes)
+                return await self._exchange(request, MAX_BYTES)
 
     async def stream(
         self, path: str, query: Query, media_type: str, headers: Mapping[str, str] | None = None
