@@ -101,8 +101,7 @@ class SimulatedCounters:
 
     def apply(self, faults: DeviceFaults, flowed: tuple[int, int]) -> None:
         """From `flowed` on, the counters have these faults. Each is applied once, when it is new."""
-        words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
-        followers = {name: self.follow(name, flowed) for name in _FOLLOWERS}
+        words, followers = self._counted(flowed)
         if faults.reset and not self.faults.reset:
             words = (0, 0)
             followers = {name: 0 if name in tree.COUNTERS else count for name, count in followers.items()}
@@ -112,9 +111,13 @@ class SimulatedCounters:
 
     def start_over(self, flowed: tuple[int, int], begin: tuple[int, int] = (0, 0)) -> None:
         """Continue from the counter values at `flowed` with a flow that counts from `begin`."""
-        words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
-        followers = {name: self.follow(name, flowed) for name in _FOLLOWERS}
+        words, followers = self._counted(flowed)
         self._anchor = _Anchor(begin, words, self.faults, followers)
+
+    def _counted(self, flowed: tuple[int, int]) -> tuple[tuple[int, int], dict[str, int]]:
+        """The values at `flowed`: words of both directions, and those that follow the traffic."""
+        words = (self.words(0, flowed[0]), self.words(1, flowed[1]))
+        return words, {name: self.follow(name, flowed) for name in _FOLLOWERS}
 
     def follow(self, file: str, flowed: tuple[int, int]) -> int:
         """The value of a counter that follows the traffic; it stays at its maximum."""
@@ -439,13 +442,14 @@ class SimulatedFabric:
         """From an instant on, the rails carry this workload, from its first step if it is a new one."""
         if workload != self.schedule.workload:
             log.info("workload: %s", workload.name)
-            self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
-            if self._silence is None:
-                self._follow_schedule(at_ns)
+            self._begin(workload, at_ns)
 
-    def _follow_schedule(self, at_ns: int) -> None:
-        for rail, nic in enumerate(self._rails):
-            nic.follow(self.schedule, at_ns, rail)
+    def _begin(self, workload: Workload, at_ns: int) -> None:
+        """From an instant on, a new schedule of a workload, which the rails follow unless jobs are simulated."""
+        self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+        if self._silence is None:
+            for rail, nic in enumerate(self._rails):
+                nic.follow(self.schedule, at_ns, rail)
 
     def _follow_jobs(self, at_ns: int) -> None:
         """Begin and end jobs; each device follows that of its job, and without any jobs the workload."""
@@ -453,9 +457,8 @@ class SimulatedFabric:
         if jobs is None and not self._planned:
             if self._silence is not None:
                 self._jobs.follow({}, at_ns)
-                self._silence, workload = None, self.schedule.workload
-                self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
-                self._follow_schedule(at_ns)
+                self._silence = None
+                self._begin(self.schedule.workload, at_ns)
             return
         if jobs is None:
             names = [nic.device.name for nic in self._rails]
