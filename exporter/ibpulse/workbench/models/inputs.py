@@ -10,7 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -365,9 +365,8 @@ def _assemble(
 ) -> JobInputs:
     node = NODES[values.get("node", DEFAULT_NODE)]
     job_values = {field: values[name] for name, field in JOB_FIELDS.items() if name in values}
-    gpus = values.get("gpus-per-node", node.gpus)
-    job = TrainingJob(model, values["nodes"], gpus, **job_values)
-    job = TrainingJob(model, values["nodes"], gpus, **job_values, micro_batches=_micro_batches(job, values))
+    job = TrainingJob(model, values["nodes"], values.get("gpus-per-node", node.gpus), **job_values)
+    job = replace(job, micro_batches=_micro_batches(job, values))
     utilisations = (
         Utilisation(kind, values[kind], node.operations_per_second, values.get("attention", UNKNOWN))
         for kind in UTILISATIONS

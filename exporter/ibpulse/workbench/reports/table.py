@@ -146,10 +146,10 @@ def value_text(run: Run, row: ReportRow, level: float) -> str:
     low, high = spread.interval(level)
     half = (high - low) / 2
     size, sign = find_scale(value, row.unit)
-    # two digits of the half interval, and no more digits of the value than that justifies
-    decimals = max(0, min(4, 1 - math.floor(math.log10(half / size)))) if half > size * 1e-4 else 4
     if half <= size * 1e-4:
         return f"{significant(value / size)}{sign}"
+    # two digits of the half interval, and no more digits of the value than that justifies
+    decimals = max(0, min(4, 1 - math.floor(math.log10(half / size))))
     return f"{value / size:.{decimals}f} ±{half / size:.{decimals}f}{sign}"
 
 
