@@ -253,7 +253,7 @@ EDGES_NS = np.arange(0, 41) * 50_000_000
 def test_a_steady_rate_is_steady_at_any_instants(rate: float, seed: int) -> None:
     seconds = np.sort(np.random.default_rng(seed).uniform(-0.1, 2.1, 300))
     seconds[0], seconds[-1] = -0.1, 2.1
-    np.testing.assert_allclose(rate_bins(seconds, rate * seconds, EDGES, 1.0), rate, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(rate_bins(seconds, rate * seconds, EDGES), rate, rtol=1e-9, atol=1e-6)
 
 
 @given(seed=st.integers(0, 99))
