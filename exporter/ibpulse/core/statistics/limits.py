@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, running_sum
 from ibpulse.core.signals import MEANINGS
 from ibpulse.core.statistics import signs
 from ibpulse.core.statistics.gains import SignalReadings
@@ -116,7 +116,7 @@ def _unsure(samples: RailSamples, bounds: Counts) -> Bools:
     count, reach = len(samples.rates), STATE_NS // samples.interval_ns
     line = np.nan_to_num(samples.line)
     changed = np.concatenate(([False], (samples.up[1:] != samples.up[:-1]) | (line[1:] != line[:-1])))[:count]
-    total = np.concatenate(([0], np.cumsum(changed)))
+    total = running_sum(changed)
     return np.asarray(total[np.minimum(bounds[1:] + reach, count)] > total[np.minimum(bounds[:-1], count)])
 
 

@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, running_sum
 from ibpulse.core.statistics import moments, signature
 from ibpulse.core.statistics.balance import measure_fairness
 from ibpulse.core.statistics.rates import coarsest_ticks
@@ -374,7 +374,7 @@ class Sums:
 
 
 def _cut(values: Floats | Bools, bounds: Floats) -> Floats:
-    running = np.concatenate(([0.0], np.cumsum(values)))
+    running = running_sum(values)
     return np.diff(np.interp(bounds, np.arange(len(running)), running))
 
 

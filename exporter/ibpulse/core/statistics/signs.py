@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, running_sum
 from ibpulse.core.statistics.moments import quotient
 from ibpulse.core.statistics.steps.runs import Labels
 
@@ -285,7 +285,7 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
 
 def sums_between(values: Floats | Bools, bounds: Counts) -> Floats:
     """The sum of the values (samples,) from each bound to before the next: (bounds - 1,)."""
-    return np.diff(np.concatenate(([0.0], np.cumsum(values)))[bounds])
+    return np.diff(running_sum(values.astype(np.float64))[bounds])
 
 
 def _since_transmit(events: Floats, transmits: Bools) -> Floats:

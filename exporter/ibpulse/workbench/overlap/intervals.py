@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.core.arrays import Counts
+from ibpulse.core.arrays import Counts, running_sum
 
 EARLIEST_NS, LATEST_NS = -(2**62), 2**62
 
@@ -25,7 +25,7 @@ class IntervalSet:
 
     def lengths_ns(self, begins: Counts, ends: Counts) -> Counts:
         """Length of the part of the set in each window [begin, end): int64, the shape of `begins`."""
-        before = np.concatenate(([0], np.cumsum(self.ends - self.starts)))
+        before = running_sum(self.ends - self.starts)
 
         def until(times: Counts) -> Counts:
             place = np.searchsorted(self.starts, times, side="right")

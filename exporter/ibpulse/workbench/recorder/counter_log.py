@@ -23,7 +23,7 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import count_text, elapsed_text, size_text, split_lines
 from ibpulse.base.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS, SECOND_NS, format_duration
-from ibpulse.core.arrays import Counts, Floats, Rows
+from ibpulse.core.arrays import Counts, Floats, Rows, running_sum
 from ibpulse.core.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.core.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 
@@ -421,8 +421,8 @@ def _on_grid(log: PortLog, numbers: npt.NDArray[Any], columns: LogColumns, longe
     known = (distance <= longest_ns) & (moved >= 0)
     # exact as floats after the first edge
     at, edges = ((times - edges_ns[0]).astype(np.float64) for times in (time_ns, edges_ns))
-    running = np.concatenate(([0.0], np.cumsum(np.where(known, moved, 0.0) * columns.scale)))
-    unknown = np.concatenate(([0.0], np.cumsum(np.where(known, 0.0, np.diff(at)))))
+    running = running_sum(np.where(known, moved, 0.0) * columns.scale)
+    unknown = running_sum(np.where(known, 0.0, np.diff(at)))
     bytes_moved = np.diff(np.interp(edges, at, running))
     inside = (edges[:-1] >= at[0]) & (edges[1:] <= at[-1])
     # half a nanosecond: times are whole ones

@@ -14,7 +14,7 @@ from ibpulse.base.document import Section, finite, members_of
 from ibpulse.base.text import NOT_KNOWN, count_text, link_rate_text, percent, significant, statistic_text, time_text
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.base.values import GivenText
-from ibpulse.core.arrays import Floats
+from ibpulse.core.arrays import Floats, running_sum
 from ibpulse.core.recordings import Recording
 from ibpulse.core.statistics.span import SpanStatistics, describe_span, sum_over_span
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
@@ -138,7 +138,7 @@ def _rails(span: SpanStatistics, options: ReportOptions) -> tuple[MeasuredRail, 
 
 def _stretch(values: Floats, rhythm: float | None, interval: float) -> Floats:
     """Two steps of samples without missing ones, or one, from the middle of the window on; empty without any."""
-    missing = np.concatenate(([0], np.cumsum(np.isnan(values))))
+    missing = running_sum(np.isnan(values))
     for steps in range(STEPS_SHOWN if rhythm else 0, 0, -1):
         count = math.ceil(steps * (rhythm or 0.0) / interval)
         whole = np.flatnonzero(missing[count:] == missing[: max(0, missing.size - count)])

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, running_sum
 from ibpulse.core.statistics.steps.period import find_sampled_period
 from ibpulse.core.statistics.steps.runs import find_runs, mark_long_runs, silence_level
 
@@ -122,7 +122,7 @@ def _mean_shape(signal: Floats, places: Floats, length: int, margin: int) -> Flo
 
 def _likeness(signal: Floats, shape: Floats) -> Floats:
     """Fraction of the shape's variance that the series shares with it at each place: 1 for an exact match."""
-    squares = np.concatenate(([0.0], np.cumsum(np.square(signal))))
+    squares = running_sum(np.square(signal))
     energy = squares[len(shape) :] - squares[: -len(shape)]
     distance = energy - 2 * np.correlate(signal, shape, "valid") + np.square(shape).sum()
     spread = np.square(shape - shape.mean()).sum()
@@ -189,7 +189,7 @@ def _firsts(edges: Floats, width: int, likeness: Floats) -> list[int]:
 
 def _steepest(shape: Floats, width: int, first: int, end: int) -> int:
     """The place from `first` to before `end` where the means over `width` before and after it differ most."""
-    sums = np.concatenate(([0.0], np.cumsum(shape)))
+    sums = running_sum(shape)
     at = np.arange(first, end)
     contrast = sums[at + width] - 2 * sums[at] + sums[at - width]
     return int(at[np.abs(contrast).argmax()])
@@ -306,7 +306,7 @@ def _find_silences(states: Counts, least_idle: int | None) -> tuple[Counts, Coun
 
 def _count(flags: Bools, first: Counts, end: Counts) -> Counts:
     """The number of flags within each span."""
-    before = np.concatenate(([0], np.cumsum(flags)))
+    before: Counts = running_sum(flags)
     return before[end] - before[first]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words, running_sum
 from ibpulse.core.statistics.moments import quantile
 
 GAP_BINS = 2.0
@@ -59,7 +59,7 @@ def cumulate(counter: Words) -> Floats:
         return np.asarray((counter - counter[0]).astype(np.float64))
     with np.errstate(over="ignore"):
         moved = np.where(fell, np.uint64(0), counter[1:] - counter[:-1])
-    return np.concatenate(([0.0], np.cumsum(moved.astype(np.float64))))
+    return running_sum(moved.astype(np.float64))
 
 
 def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats) -> Floats:
@@ -188,7 +188,7 @@ def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats)
     if not good.all():
         rates = np.interp(at, at[good], rates[good])
     seconds = np.arange(len(good) + 1, dtype=np.float64) * interval_seconds
-    moved = np.concatenate(([0.0], np.cumsum(rates * interval_seconds)))
+    moved = running_sum(rates * interval_seconds)
     # the running sum is known only on either side of a known sample
     kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
     return rate_bins(seconds[kept], moved[kept], edges)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, running_sum
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 
 Labels = npt.NDArray[np.int8]
@@ -106,7 +106,7 @@ def find_pauses(rates: Floats, active_bytes_per_second: float) -> Pauses:
     """The pauses of rates (samples,), NaN where data is missing."""
     first, end = find_runs(~(rates > active_bytes_per_second))
     missing = np.isnan(rates)
-    count = np.concatenate(([0], np.cumsum(missing)))
+    count = running_sum(missing)
     newest = np.maximum.accumulate(np.where(missing, np.arange(len(rates)), -1)) if len(rates) else count
     tail = np.minimum(end - first, end - 1 - newest[end - 1])
     return Pauses(first, end, count[end] - count[first], tail)
