@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,35 @@ def test_health_reports_the_state_of_the_sampler_and_a_refused_request_is_logged
     node.run(2)
     assert node.supervisor.health().restarts == 1
     assert caplog.text.count("sampler.cpu was refused (Invalid argument); the sampler continues without it") == 1
+
+
+def test_every_port_that_goes_and_comes_is_named(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ports = node.inventory.fabric.ports
+    for present in ((), ports):
+        node.list_ports(present)
+        node.run(1)
+    assert [message for message in caplog.messages if "port mlx5_0:1, mlx5_1:1" in message] == [
+        "disappeared: port mlx5_0:1, mlx5_1:1",
+        "now sampling: port mlx5_0:1, mlx5_1:1",
+    ]
+
+
+def test_a_file_that_goes_missing_is_logged_once_and_again_when_it_answers(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = make()
+    hidden = node.tree.path("mlx5_0").with_name("hidden")
+    node.tree.path("mlx5_0").rename(hidden)
+    node.start(2)
+    hidden.rename(node.tree.path("mlx5_0"))
+    node.run(2)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
+        "port mlx5_0:1: its device disappeared (ENOENT: No such file or directory); searching for it",
+        "port mlx5_0:1: its counter files are readable again",
+    ]
 
 
 def test_a_stopped_sampler_is_replaced(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
