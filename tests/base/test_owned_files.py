@@ -140,6 +140,13 @@ def test_a_link_of_another_user_is_not_followed(shared: Path) -> None:
 
 
 @needs_other_users
+def test_what_another_user_put_in_place_of_ours_is_refused(shared: Path) -> None:
+    folder_of(USER, shared / ME, 0o777)
+    with pytest.raises(PermissionError, match=f"it belongs to user {USER}"):
+        make_directory(shared)
+
+
+@needs_other_users
 @pytest.mark.parametrize("permissions", [0o1777, 0o2777])
 @pytest.mark.real("process")
 def test_a_user_has_a_directory_below_that_of_root(shared: Path, permissions: int) -> None:

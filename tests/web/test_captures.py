@@ -22,15 +22,18 @@ from ibpulse.agent.flightrecorder import recorder as recorder_module
 from ibpulse.agent.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.captures import find_name
 from ibpulse.core.captures import make_name
+from ibpulse.core.events import EventLog
 from ibpulse.core.recordings import load
 from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.perfetto_reader import read_trace
 from tests.running import HANG_SECONDS
-from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric, given_captures
+from tests.web.event_logs import job_event, placed
+from tests.web.rings import EPOCH, INTERVAL_NS, GivenJobs, Node, fabric, given_captures
 
 PATH = "/api/v1/captures"
 ALERTS = f"{PATH}/alertmanager"
@@ -143,6 +146,29 @@ async def test_a_capture_that_is_completed_while_the_list_is_made_is_in_it(
     monkeypatch.setattr(recorder, "refresh", read_early)
     listing = (await client.get(PATH)).json()
     assert [each["name"] for each in listing["captures"] + listing["pending"]] == [name]
+
+
+async def test_the_list_has_the_jobs_of_each_capture_with_their_ports_and_times(node: Node, tmp_path: Path) -> None:
+    events, job = EventLog(), placed("42", "mlx5_0")
+    events.add(job_event(node, EPOCH + 950, "job-began", job))
+    view = JobsView((job,))
+    async with (
+        recorder_of(node, tmp_path, events=events, jobs=GivenJobs(lambda: view)) as recorder,
+        client_of(node, recorder) as client,
+    ):
+        assert (await taken(client))["jobs"] == [
+            {
+                "job_id": "42",
+                "scheduler": "slurm",
+                "name": "llama",
+                "namespace": "team",
+                "ports": ["mlx5_0:1"],
+                "began_ms": (EPOCH + 950) * 10,
+                "began_uncertainty_ms": 200,
+                "ended_ms": None,
+                "ended_uncertainty_ms": 0,
+            }
+        ]
 
 
 async def test_a_request_without_a_body_uses_the_settings(client: httpx.AsyncClient) -> None:

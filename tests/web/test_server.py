@@ -95,6 +95,15 @@ LIMIT = 100_000
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 
 
+async def test_a_failed_start_raises(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no loop")
+
+    monkeypatch.setattr(server_module._Server, "startup", fail)
+    with pytest.raises(RuntimeError, match="no loop"):
+        await serve(create_app(node.parts()), "127.0.0.1", 0)
+
+
 async def measure(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers with the length of the body."""
     length = len(await Request(scope, receive).body())

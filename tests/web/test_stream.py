@@ -441,3 +441,9 @@ def test_each_reading_comes_once_and_one_that_took_long_comes_late(node: Node) -
     assert times_of(feed.advance()) == [[begin + 30]]
     advance(node, 10)
     assert times_of(feed.advance()) == [[begin + 41]]
+
+
+def test_signals_of_a_job_are_those_of_its_ports_while_it_had_them(shared: Shared) -> None:
+    feed = Feed(shared.parts(), A.claim.key, signals=True)
+    assert times_of(feed.batches(EPOCH + 180, EPOCH + 230)) == [[EPOCH + 205, EPOCH + 215, EPOCH + 225]]
+    assert times_of(Feed(shared.parts(), B.claim.key, signals=True).batches(EPOCH + 300, EPOCH + 350)) == [[]]

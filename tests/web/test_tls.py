@@ -185,6 +185,15 @@ def test_a_key_with_a_passphrase_is_a_fault(files: Files) -> None:
     assert open_faults(files)[0].startswith("web.yml:3: tls_server_config.key_file: server.key is encrypted; give a")
 
 
+def test_a_policy_of_the_system_is_a_fault(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ssl.SSLError("no cipher can be selected")
+
+    monkeypatch.setattr(ssl.SSLContext, "set_ciphers", refuse)
+    files.write("cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]")
+    assert open_faults(files)[0].startswith("web.yml:1: tls_server_config: rejected by this system's OpenSSL: ")
+
+
 async def test_an_open_connection_outlives_a_renewal(served: Served) -> None:
     context = ssl.create_default_context(cafile=served.files.authority.cert)
     reader, writer = await asyncio.open_connection("localhost", served.server.port, ssl=context)

@@ -123,6 +123,7 @@ HEADER_FAULTS = [
     ("X-XSS-Protection: {a: b}", "X-XSS-Protection: not a single value; give one text"),
 ]
 TLS_FAULTS = [
+    ("max_version: TLS14", "max_version: unknown value 'TLS14'; did you mean TLS13?"),
     ("cert: A", "cert: cannot be combined with cert_file; give one of them"),
     ("client_ca: A, client_ca_file: b", "client_ca: cannot be combined with client_ca_file; give one of them"),
     ("client_ca_file: b", "client_ca_file: has no effect without client_auth_type; set it as well"),
