@@ -13,7 +13,6 @@ import pytest
 import ibpulse
 from ibpulse.core.client.connection import DaemonConnection
 from tests.api.places import Places
-from tests.docs.pages import ROOT
 
 
 def test_a_window_is_the_same_as_over_http(places: Places) -> None:
@@ -84,33 +83,3 @@ def test_answers_become_tables_and_flat_numbers(places: Places) -> None:
     assert all(type(number) is float for number in numbers.values())
     # MLflow allows no other characters
     assert all(re.fullmatch(r"[\w. /-]+", name) for name in numbers)
-
-
-class Tracker:
-    """What W&B, MLflow and TensorBoard accept for a step, by their published signatures."""
-
-    def __init__(self) -> None:
-        self.logged: list[tuple[str, float, int]] = []
-
-    def log(self, data: dict[str, float], step: int | None = None) -> None:
-        assert step is not None
-        for name, number in data.items():
-            self.add_scalar(name, number, step)
-
-    log_metrics = log
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
-        assert global_step is not None
-        self.logged.append((tag, float(scalar_value), global_step))
-
-
-def test_the_recipes_of_experiment_trackers_run(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = ibpulse.connect
-    monkeypatch.setattr(ibpulse, "connect", lambda url: connect(url.replace("http://localhost:10055", places.url)))
-    page = (ROOT / "docs/python.md").read_text().partition("## Experiment trackers")[2]
-    recipe = page.partition("```python\n")[2].partition("```")[0]
-    trackers = {name: Tracker() for name in ("wandb", "mlflow", "writer")}
-    exec(recipe, {"ibpulse": ibpulse, "step": 7, **trackers})
-    first, *others = (tracker.logged for tracker in trackers.values())
-    assert ("net/rails", 2.0, 7) in first
-    assert others == [first, first]

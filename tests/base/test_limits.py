@@ -52,6 +52,8 @@ def machine(root: Path, available_kb: int, group: str = "", **files: str) -> Pat
 
 def test_three_quarters_of_the_available_memory_can_be_spared(tmp_path: Path) -> None:
     assert limits.spare_bytes(machine(tmp_path, 4_000_000)) == 3_072_000_000
+    assert limits.spare_bytes(machine(tmp_path / "full", 0)) == 0
+    assert limits.spare_bytes(tmp_path / "unknown") > 2**60
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["on the host", "in a container"])
@@ -90,14 +92,7 @@ def test_memory_left_includes_the_cgroups_cache(tmp_path: Path) -> None:
     assert limits.left_in_cgroups(machine(tmp_path / "free", 4_000_000, "0::/\n")) is None
 
 
-def test_a_full_machine_spares_nothing_and_an_unknown_one_everything(tmp_path: Path) -> None:
-    assert limits.spare_bytes(machine(tmp_path / "full", 0)) == 0
-    assert limits.spare_bytes(tmp_path / "unknown") > 2**60
-
-
-def test_the_memory_bound_holds_only_inside_the_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_memory_bound_holds_only_inside_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "spare_bytes", lambda: 100_000_000)
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with limits.bounded():

@@ -64,7 +64,6 @@ TAKEN: dict[str, tuple[Kind[Any], values.Given, object]] = {
 }
 
 REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
-    "whole": (COUNT, "-1", ("'-1' is not a whole number; choose 1 to 64",)),
     "whole in other digits": (COUNT, "١", ("'١' is not a whole number; choose 1 to 64",)),
     "whole below": (COUNT, "0", ("0 is out of bounds; choose 1 to 64",)),
     "whole without upper bound": (whole(2), "1", ("1 is out of bounds; choose 2 or more",)),
@@ -72,15 +71,9 @@ REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
     "number": (SHARE, "nan", ("'nan' is not a number; write it like 1.03",)),
     "number above 0": (number(0, None, "N", "1.5", some=True), "0.0", ("'0.0' is zero; give more than 0",)),
     "number below": (SHARE, "0.4", ("0.4 is out of bounds; choose 0.5 to 8",)),
-    "duration": (duration("1s", "1h"), "1", ("1 has no unit; write it like 10ms, 5s or 1h30m",)),
     "duration above": (duration("1s", "1h"), "61m", ("1h1m is out of bounds; choose 1s to 1h",)),
-    "seconds": (
-        seconds("1s", "1h"),
-        "1500ms",
-        ("1s500ms is not a whole number of seconds; write it like 10s or 5m",),
-    ),
+    "seconds": (seconds("1s", "1h"), "1500ms", ("1s500ms is not a whole number of seconds; write it like 10s or 5m",)),
     "time above 0": (values.SOME_TIME, "0ms", ("'0ms' is zero; give more than 0",)),
-    "rate above 0": (values.SOME_RATE, "0GB/s", ("'0GB/s' is zero; give more than 0",)),
     "moment": (values.MOMENT, "then", ("'then' is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z",)),
     "choice": (WORD, "loud", ("unknown value 'loud'; choose debug or warning",)),
     "nearly a choice": (WORD, "debg", ("unknown value 'debg'; did you mean debug?",)),
@@ -139,28 +132,9 @@ def test_a_value_is_refused_with_the_way_out(kind: Kind[Any], given: values.Give
     assert refusal.value.args == faults
 
 
-@for_each(
-    [
-        (COUNT, 7),
-        (SHARE, 1.03),
-        (duration("1s", "1h"), 90 * 10**9),
-        (values.RATE, 10**8),
-        (values.SIZE, 2**20),
-        (many(COUNT), (1, 2)),
-        (values.TRUTH, True),
-        (RULES, ()),
-    ]
-)
-def test_what_a_kind_writes_it_reads(kind: Kind[Any], value: object) -> None:
-    assert kind(kind.text(value)) == value
-
-
 def test_a_moment_counts_from_the_beginning_or_from_1970() -> None:
     assert Moment(5, after_begin=True).in_recording(100) == 105
     assert Moment(5).in_recording(100) == 5
-
-
-KNOWN = ("from", "to", "format")
 
 
 def refuse(kind: Any, value: object, **bounds: Any) -> dict[str, Any]:
@@ -183,7 +157,6 @@ class Needing(BaseModel):
 @for_each(
     [
         (refuse(int, "1e99"), "'1e99' is not a whole number"),
-        (refuse(int, 1.5), "'1.5' is not a whole number"),
         (refuse(int, "9" * 5000), f"'{'9' * 39}…' is not a whole number"),
         (refuse(float, "x"), "'x' is not a number"),
         (refuse(bool, "maybe"), "'maybe' is not true or false"),
@@ -199,7 +172,6 @@ class Needing(BaseModel):
         (refuse(str, "", min_length=1), "'' is too short; use 1 or more characters"),
         (refuse(list, [1, 2], max_length=1), "has too many items; use at most 1"),
         (refuse(Literal["csv", "json"], "jsn"), "unknown value 'jsn'; did you mean json?"),
-        (refuse(Literal["csv", "json", "npy"], "xml"), "unknown value 'xml'; choose csv, json or npy"),
         (refuse(Literal["4"], "3"), "unknown value '3'; choose 4"),
         (refuse(Needing, {}), "is required"),
         (refuse(bytes, 3), "'3' cannot be used"),
@@ -209,13 +181,8 @@ def test_a_fault_is_explained(fault: dict[str, Any], sentence: str) -> None:
     assert explain(fault) == sentence
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "sentence"),
-    [
-        ("formt", KNOWN, "no such name; did you mean format?"),
-        ("xyz", KNOWN, "no such name; use from, to or format"),
-        ("xyz", (), "no such name"),
-    ],
-)
-def test_an_unknown_name_suggests_the_nearest(name: str, known: tuple[str, ...], sentence: str) -> None:
-    assert explain(refuse(Closed, {name: 1}), known) == sentence
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    known = ("from", "to", "format")
+    assert explain(refuse(Closed, {"formt": 1}), known) == "no such name; did you mean format?"
+    assert explain(refuse(Closed, {"xyz": 1}), known) == "no such name; use from, to or format"
+    assert explain(refuse(Closed, {"xyz": 1}), ()) == "no such name"

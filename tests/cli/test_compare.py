@@ -65,12 +65,6 @@ def test_arguments_and_settings_reach_the_report(dense: Path, capsys: pytest.Cap
     assert run["cut_before_seconds"] >= 2.0
 
 
-def test_times_of_the_clock_cut_too(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--from=2025-11-21T00:00:05Z", "--to=1763683210.0")
-    run = told(capsys, dense, *words)["recordings"][0]
-    assert (run["begin"][:19], run["end"][:19]) == ("2025-11-21T00:00:05", "2025-11-21T00:00:10")
-
-
 def test_the_last_part_is_that_between_two_times(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
     last, between = (told(capsys, dense, "--resamples=100", flag) for flag in ("--last=5s", "--from=15s"))
     assert last["recordings"] == between["recordings"]

@@ -52,10 +52,6 @@ def test_an_exception_is_a_field() -> None:
         assert parse(FORMATTERS[form]().format(record))["exception"].endswith("OSError: disk full")
 
 
-def test_text_is_for_people() -> None:
-    assert FORMATTERS["text"]().format(make_record("plain")) == "2025-11-21T00:00:00.250Z WARNING plain"
-
-
 FORGED = "x\n2026-11-21T00:00:00.000Z ERROR   forged \x1b[31mred\x9b1m\u202e\u2028"
 
 

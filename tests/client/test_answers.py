@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,19 +38,16 @@ def test_a_window_is_read_with_its_holes(server: Canned) -> None:
     assert window.merged("mlx5_0:1").tolist() == [[False] * 3, [False, True, True]]
 
 
-def test_a_window_of_somebody_else_is_refused(server: Canned) -> None:
+def test_another_service_is_recognised(server: Canned) -> None:
+    connection = DaemonConnection(server.url)
     server.answer_window(np.zeros((3, 4)))
     with pytest.raises(DaemonError, match=r"^http://.*/api/v1/window: its answer is an array of another shape than it"):
-        DaemonConnection(server.url).ask_window([])
-
-
-@pytest.mark.parametrize("ask", [ask_ports, lambda connection: connection.ask_window([])])
-@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{}", b'{"interval_seconds": "x"}'])
-def test_another_service_is_recognised(server: Canned, ask: Callable[[DaemonConnection], object], body: bytes) -> None:
-    for path in ("/api/v1/ports", "/api/v1/window"):
-        server.answer(path, body)
-    with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
-        ask(DaemonConnection(server.url))
+        connection.ask_window([])
+    for body in (b"", b"<html>", b'{"interval_seconds": "x"}'):
+        for path, ask in (("ports", ask_ports), ("window", lambda connection: connection.ask_window([]))):
+            server.answer(f"/api/v1/{path}", body)
+            with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
+                ask(connection)
 
 
 def test_ports_with_unknown_members_are_read(server: Canned) -> None:
@@ -84,14 +81,9 @@ def test_events_are_read_with_the_states_of_their_ports(server: Canned) -> None:
 
 @for_each(
     [
-        {"time_ms": None},
-        {"time_ms": -1},
         {"time_ms": 2**63 // 10**6 + 1},
-        {"kind": 5},
-        {"before": {"state": 1}},
         {"before": state_of(rate_bytes_per_second=1e16)},
         {"kind": "started", "details": {"ports": {"mlx5_0:1": {"active": "yes"}}}},
-        {"kind": "started", "details": {"ports": []}},
     ]
 )
 def test_events_of_somebody_else_are_refused(changed: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client import transport
-from ibpulse.core.client.transport import KEY_USAGE, Advice, HttpPeer, NodeAccess, silence
+from ibpulse.core.client.transport import HttpPeer, NodeAccess
 from ibpulse.gateway.nodes.discovery import NodeConfigFile
 from tests.clocks import GivenClock
 from tests.fleet.hostile import (
@@ -95,9 +95,6 @@ OK = b"HTTP/1.1 200 OK\r\n"
     [
         (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", BROKEN),
         (b"\x15\x03\x01\x00\x02\x02\x28\r\n\r\n", BROKEN),
-        (OK + b"Content-Length: -5\r\n\r\n", BROKEN),
-        (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", BROKEN),
-        (OK + b"Transfer-Encoding: gzip\r\n\r\nxx", BROKEN),
         (OK + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffffffff\r\n", BROKEN),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", BROKEN),
         (
@@ -115,10 +112,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (b"HTTP/1.1 500 No\r\nContent-Length: 50000\r\n\r\n" + b"x" * 50_000, "it refuses with 500"),
         (b"HTTP/1.1 206 Part\r\nContent-Length: 1\r\n\r\nx", "it refuses with 206"),
         (PROBLEM + b'Content-Length: 12\r\n\r\n{"detail":5}', "it refuses with 422"),
-        (
-            PROBLEM + b'Content-Length: 28\r\n\r\n{"detail":"too \\u001b[31m"}  ',
-            r"it refuses with 422: too \u001b[31m",
-        ),
+        (PROBLEM + b'Content-Length: 28\r\n\r\n{"detail":"too \\u001b[31m"}  ', r"it refuses with 422: too \u001b[31m"),
         (
             OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx",
             "its answer is compressed, which was not asked for",
@@ -130,20 +124,7 @@ async def test_no_answer_is_a_sentence(server: Hostile, raw: bytes, sentence: st
     assert await reason(server.url) == sentence
 
 
-async def test_cookies_are_not_kept_and_redirects_not_followed(server: Hostile) -> None:
-    server.answer("/x", b"1", "application/json", "200 OK", "Set-Cookie: a=b; Path=/")
-    server.answer("/y", b"", "text/html", "302 Found", "Location: /x")
-    peer = HttpPeer(server.url, NodeAccess(authorization="Basic eDp5"))
-    await peer.get("/x")
-    with pytest.raises(DaemonError, match="redirects"):
-        await peer.get("/y")
-    await peer.get("/x")
-    await peer.close()
-    assert [head.split()[1] for head in server.asked] == ["/x", "/y", "/x"]
-    assert all("Authorization: Basic eDp5" in head and "ookie" not in head for head in server.asked)
-
-
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
+@pytest.mark.parametrize("status", ["302 Found", "308 Permanent Redirect"])
 async def test_no_request_and_no_password_follows_a_redirect_to_another_server(server: Hostile, status: str) -> None:
     async with hostile() as other:
         server.answer("/x", b"", "text/html", status, f"Location: {other.url}/x")
@@ -305,13 +286,6 @@ async def test_nobody_listens_and_no_such_host(monkeypatch: pytest.MonkeyPatch) 
     assert await reason("http://no-such-host.invalid:1", seconds=5) == "its host name cannot be resolved"
 
 
-def test_an_authority_without_key_usage_has_its_own_advice() -> None:
-    error = ssl.SSLCertVerificationError(1, "")
-    error.verify_message = "CA cert does not include key usage extension"
-    said = str(silence(error, Advice(), encrypted=True))
-    assert said.endswith("(CA cert does not include key usage extension); " + KEY_USAGE)
-
-
 def access(directory: Path, text: str) -> NodeAccess:
     path = directory / "nodes.yml"
     path.write_text(text)
@@ -344,11 +318,6 @@ async def test_tls_with_an_authority_a_server_name_and_a_client_certificate(cert
         assert found.startswith("TLS failed (")
         found = await reason(server.url.replace("https", "http"))
         assert found == "it broke off, or does not speak HTTP; does it use TLS? then use https"
-
-
-async def test_https_to_a_server_without_tls(server: Hostile) -> None:
-    found = await reason(server.url.replace("http", "https"))
-    assert found.startswith(("TLS failed (", "no answer within"))
 
 
 # openssl makes the certificates

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import find_capture_directory, load
-from ibpulse.agent.config.settings import (
-    GROUP_TYPES,
-    ROWS,
-    CaptureSettings,
-    ListenAddress,
-)
+from ibpulse.agent.config.settings import GROUP_TYPES, ROWS, CaptureSettings, ListenAddress
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import RULES
 from ibpulse.agent.node.wiring import aggregator_options, supervisor_options
@@ -69,12 +64,6 @@ def test_the_defaults_are_those_of_the_recorder() -> None:
     assert settings.node == ()
 
 
-def test_the_defaults_fit_a_short_history() -> None:
-    settings = capture(history="20s")
-    assert (settings.before, settings.after) == (15 * SECOND_NS, 5 * SECOND_NS)
-    assert capture(history="20s", after="8s").before == 12 * SECOND_NS
-
-
 def test_what_is_given_must_fit_the_history() -> None:
     assert capture_fault(before="4m55s", after="6s") == (
         "flag --capture.before: 4m55s with capture.after, 6s, exceeds sampler.history, 5m; "
@@ -82,18 +71,10 @@ def test_what_is_given_must_fit_the_history() -> None:
     )
 
 
-def test_rules_are_chosen_by_name() -> None:
+def test_rules_and_nodes_are_chosen_by_name() -> None:
     assert capture(rules="rail-lost,step-slower").rules == ("rail-lost", "step-slower")
     assert capture(rules="none").rules == capture(rules="").rules == ()
-    known = "choose traffic-stalled, rail-lost, moe-saturation, step-slower or none"
-    assert capture_fault(rules="dead") == f"flag --capture.rules: unknown value 'dead'; {known}"
-
-
-def test_names_of_the_node_are_names() -> None:
     assert capture(node="gpu7,gpu7.example.org").node == ("gpu7", "gpu7.example.org")
-    assert "'gpu 7' is not a node name; write it like gpu-node-7 or gpu-node-7.example.org" in capture_fault(
-        node="gpu 7"
-    )
 
 
 def test_what_is_written_is_taken_back(tmp_path: Path) -> None:
@@ -150,21 +131,11 @@ def faults(name: str, *texts: str) -> tuple[str, ...]:
 
 
 REFUSALS = [
-    ("path.sysfs", "", "the path is empty; give a path or remove the setting"),
     ("sampler.interval", "7ms", "7ms does not divide one second; the nearest that do are 5ms and 8ms"),
-    ("sampler.interval", "1500us", "1ms500us does not divide one second; the nearest that do are 1ms and 2ms"),
     ("sampler.interval", "500us", "500us does not divide one second; the nearest that do are 1ms and 2ms"),
     ("sampler.interval", "2s", "2s does not divide one second; the nearest that do are 500ms and 1s"),
-    ("sampler.history", "9s", "9s is out of bounds; choose 10s to 1h"),
-    ("sampler.scheduler", "rr", "unknown value 'rr'; choose other or fifo"),
-    ("sampler.cpu", "8192", "8192 is out of bounds; choose 0 to 8191, or leave it empty for no pinning"),
-    (
-        "ports.include",
-        "mlx5_0:1:2",
-        "'mlx5_0:1:2' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
-    ),
     ("ports.exclude", "a,,b", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
-    ("ports.include", "../x", "'../x' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("capture.node", "gpu 7", "'gpu 7' is not a node name; write it like gpu-node-7 or gpu-node-7.example.org"),
     ("ports.roles", "mlx5_1", "'mlx5_1' has no role; write it like compute=mlx5_1"),
     ("ports.roles", "disk=mlx5_1", "unknown role 'disk'; choose compute, storage, management, unknown"),
     (
@@ -178,19 +149,6 @@ REFUSALS = [
         "mlx5_* and mlx5_7: the same port is given for compute and storage; give each port once",
     ),
     ("ports.roles", "storage=", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
-    ("ports.expected-rails", "257", "257 is out of bounds; choose 0 to 256, or leave it empty to count them"),
-    (
-        "analysis.active-threshold",
-        "1Gb/s",
-        "1Gb/s has the unknown unit Gb/s; rates count bytes: use one of TB/s, GB/s, MB/s, kB/s, B/s",
-    ),
-    ("analysis.moe-saturation-duty", "1.1", "1.1 is out of bounds; choose 0 to 1"),
-    ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),
-    (
-        "web.listen-address",
-        "10055",
-        "'10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
-    ),
     (
         "web.listen-address",
         "::1:10055",
@@ -202,8 +160,6 @@ REFUSALS = [
         "node7:10055",
         "'node7:10055' is not a host name; write it without a port, like gpu-node-7.example.org, or *",
     ),
-    ("web.hosts", "a, b c", "'b c' is not a host name; write it without a port, like gpu-node-7.example.org, or *"),
-    ("log.level", "loud", "unknown value 'loud'; choose debug, info, warning or error"),
 ]
 
 
@@ -229,16 +185,7 @@ def test_the_grid_divides_a_second_in_milliseconds(period_ns: int) -> None:
     assert (period_ns in GRID_NS) == (period_ns % 10**6 == 0 and 10**9 % period_ns == 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        (":10055", "", 10055),
-        ("127.0.0.1:9000", "127.0.0.1", 9000),
-        ("[::1]:10055", "::1", 10055),
-        ("node7.example:1", "node7.example", 1),
-        ("localhost:0", "localhost", 0),
-    ],
-)
+@for_each([(":10055", "", 10055), ("[::1]:10055", "::1", 10055), ("node7.example:0", "node7.example", 0)])
 def test_addresses_are_taken_apart_and_written_back(text: str, host: str, port: int) -> None:
     address = load({"web.listen-address": [text]}, {}).web.listen_address
     assert address == ListenAddress(host, port)

@@ -19,7 +19,6 @@ PAGES = sorted(
         ROOT / "tests/campaigns/vm/README.md",
     ]
 )
-# what a code span or a line of a code block may hold besides a command
 # the first words of commands
 _FIRST = {name.split()[0] for name in VERBS}
 _OPERATORS = {"&&", "&", "|", "||", ";", ">", ">>", "2>&1", "(", ")"}

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.events.event import (
-    KINDS,
-    MAX_TEXT,
-    Event,
-    concerns,
-    from_json,
-    started_states,
-    to_json,
-)
+from ibpulse.core.events.event import KINDS, MAX_TEXT, Event, concerns, from_json, started_states, to_json
 from ibpulse.core.events.log import HEAD, MAX_PER_KIND, MAX_STARTED, NAME, VERSION
 from ibpulse.core.model import ROLES, PortState
 from tests.events.making import DOWN, UP, moved, numbered, started
@@ -82,40 +74,35 @@ def nested(depth: int) -> Any:
     return value
 
 
+MISSING = object()
+
+
 @for_each(
     [
         ([], "an event is not an object"),
+        ({"kind": MISSING}, "kind of an event is not a text"),
+        ({"time_ns": MISSING}, "time_ns of an event is not a number"),
         ({"kind": 5}, "kind of an event is not a text"),
-        ({"kind": None}, "kind of an event is not a text"),
         ({"kind": "x" * 257}, "kind of an event is not a text of at most 256 characters"),
-        ({"subject": None}, "subject of an event is not a text"),
         ({"text": "x" * 1001}, "text of an event is not a text of at most 1000 characters"),
         ({"text": "\ud800"}, "text of an event is not a text"),
-        ({"time_ns": None}, "time_ns of an event is not a number"),
         ({"time_ns": -1}, "time_ns of an event is not a number"),
         ({"time_ns": 2**63}, "time_ns of an event is not a number"),
         ({"time_ns": 1.5}, "time_ns of an event is not a number"),
         ({"time_ns": True}, "time_ns of an event is not a number"),
-        ({"uncertainty_ns": "1"}, "uncertainty_ns of an event is not a number"),
         ({"tick": 10**4000}, "tick of an event is not a number"),
-        ({"ring": float("inf")}, "ring of an event is not a number"),
         ({"details": []}, "details of an event are not a plain object"),
         ({"details": {"x": float("nan")}}, "details of an event are not a plain object"),
-        ({"details": {"x": float("-inf")}}, "details of an event are not a plain object"),
         ({"details": {"x": 2**64}}, "details of an event are not a plain object"),
         ({"details": {"x": "\udfff"}}, "details of an event are not a plain object"),
         ({"details": {"\ud800": 1}}, "details of an event are not a plain object"),
         ({"details": {"x": nested(8)}}, "details of an event are not a plain object"),
         ({"before": "ACTIVE"}, "the state of a port is not an object"),
         ({"after": {"active": 1}}, "active of a port's state is not valid"),
-        ({"after": {"rail": None}}, "rail of a port's state is not valid"),
         ({"after": {"stride": 0}}, "stride of a port's state is not valid"),
         ({"after": {"stride": True}}, "stride of a port's state is not valid"),
-        ({"after": {"stride": 10**30}}, "stride of a port's state is not valid"),
         ({"after": {"state": "x" * 257}}, "state of a port's state is not valid"),
-        ({"after": {"problem": None}}, "problem of a port's state is not valid"),
         ({"after": {"rate_bytes_per_second": float("nan")}}, "rate_bytes_per_second of a port's state is not valid"),
-        ({"after": {"rate_bytes_per_second": float("inf")}}, "rate_bytes_per_second of a port's state is not valid"),
         ({"after": {"rate_bytes_per_second": -1}}, "rate_bytes_per_second of a port's state is not valid"),
         ({"after": {"rate_bytes_per_second": 10**400}}, "rate_bytes_per_second of a port's state is not valid"),
         ({"after": {"rate_bytes_per_second": False}}, "rate_bytes_per_second of a port's state is not valid"),
@@ -126,14 +113,8 @@ def nested(depth: int) -> Any:
 def test_an_invalid_event_names_the_wrong_member(members: Any, fault: str) -> None:
     if isinstance(members, dict):
         members = {**to_json(numbered(5)), **members}
+        members = {name: value for name, value in members.items() if value is not MISSING}
     with pytest.raises(ValueError, match=fault):
-        from_json(members)
-
-
-@pytest.mark.parametrize("name", ["time_ns", "kind"])
-def test_an_event_has_a_time_and_a_kind(name: str) -> None:
-    members = {key: value for key, value in to_json(numbered(5)).items() if key != name}
-    with pytest.raises(ValueError, match=f"{name} of an event is not"):
         from_json(members)
 
 

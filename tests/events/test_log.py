@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tracemalloc
 from collections.abc import Iterable
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +171,6 @@ def fill_up(ballast: Path) -> None:
 
 
 @pytest.mark.real("process")
-def test_closing_on_a_full_disk_writes_what_fits(tiny_tmpfs: Path) -> None:
-    path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
-    log = opened(path)
-    fill_up(ballast)
-    for number in range(100):
-        log.add(numbered(number))
-    ballast.unlink()
-    log.close()
-    assert opened(path).events() == tuple(numbered(number) for number in range(100))
-
-
-@pytest.mark.real("process")
 def test_events_of_a_start_on_a_full_disk_come_later(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     fill_up(ballast)
@@ -224,15 +210,6 @@ def test_a_file_that_was_deleted_comes_back_with_all_events(path: Path) -> None:
     log.retry()
     assert read_events(path) == [numbered(1), numbered(2)]
     log.close()
-
-
-def test_a_log_without_a_file_is_only_in_memory() -> None:
-    log = EventLog()
-    log.load(RING)
-    log.add(numbered(1))
-    log.retry()
-    log.close()
-    assert log.events() == (numbered(1),)
 
 
 # restarts
@@ -310,51 +287,3 @@ def test_hostile_events_do_not_keep_the_daemon_from_starting(path: Path) -> None
     log = opened(path)
     assert log.events() == (STORY[0],)
     assert log.history.names() == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
-
-
-# other processes
-
-READS = 30
-KEPT = 100
-
-
-def read_along(path: Path, written: Synchronized[int], reads: Synchronized[int], ended: Synchronized[int]) -> None:
-    """Read the file again and again until the writer ends; the exit status is 1 if anything was wrong."""
-    last_seen = -1
-    while not ended.value:
-        entitled = written.value
-        found = [event.time_ns for event in read_events(path)]
-        # one more may have been added meanwhile
-        oldest_kept = max(0, written.value + 1 - KEPT + 1)
-        assert found, "nothing was found"
-        assert found == list(range(found[0], found[0] + len(found))), "events are missing or out of order"
-        assert found[0] <= oldest_kept, f"{found[0]} is the first, but {oldest_kept} is kept"
-        assert found[-1] >= entitled, f"{found[-1]} is the last, but {entitled} was written before"
-        assert found[-1] >= last_seen, f"{last_seen} was there before, now {found[-1]} is the last"
-        last_seen = found[-1]
-        assert all(path.exists() for _ in range(200)), "the file was missing for a moment"
-        reads.value += 1
-
-
-@pytest.mark.real("process")
-def test_concurrent_readers_see_whole_events_in_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.core.events.log.MAX_PER_KIND", KEPT)
-    apart = multiprocessing.get_context("spawn")
-    written, ended, reads = apart.Value("q", 0), apart.Value("b", 0), [apart.Value("q", 0) for _ in range(2)]
-    readers = [apart.Process(target=read_along, args=(path, written, each, ended)) for each in reads]
-    log = opened(path)
-    log.add(numbered(0))
-    for reader in readers:
-        reader.start()
-    inodes = set()
-    while min(each.value for each in reads) < READS and all(reader.is_alive() for reader in readers):
-        number = written.value + 1
-        log.add(numbered(number))
-        written.value = number
-        inodes.add(path.stat().st_ino)
-    ended.value = 1
-    for reader in readers:
-        reader.join()
-    assert [reader.exitcode for reader in readers] == [0, 0]
-    assert len(inodes) > 1, "the file was never rewritten"
-    log.close()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import resource
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +15,7 @@ from ibpulse.core.events import log
 from ibpulse.core.events.event import Event
 from ibpulse.core.events.log import EventFile, decode_event, encode_event, read_events
 from tests.events.making import numbered
+from tests.tables import for_each
 
 HEAD = b"ibpulse-events 1\n"
 EVENTS = [numbered(number) for number in range(1, 4)]
@@ -28,14 +25,28 @@ def text_of(events: list[Event]) -> bytes:
     return HEAD + b"".join(map(encode_event, events))
 
 
-def line_of(members: object) -> bytes:
-    """A line, whatever it holds."""
-    return (members if isinstance(members, bytes) else json.dumps(members).encode()) + b"\n"
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "events"
+
+
+@pytest.fixture
+def file(path: Path) -> Iterator[EventFile]:
+    """A new file."""
+    made = EventFile(path)
+    assert made.open() == []
+    yield made
+    made.close()
+
+
+def check_that_it_was_kept_aside(path: Path) -> None:
+    """What was in the place of the file is still there under another name, and the file is a new one."""
+    with pytest.raises(ValueError, match=r"is not (of version 1|a regular file)"):
+        read_events(path)
+    with closing(EventFile(path)) as file:
+        assert file.open() == []
+        assert file.append(EVENTS[0])
+    assert read_events(path) == EVENTS[:1]
 
 
 @contextmanager
@@ -62,30 +73,20 @@ def longest_file(size: int) -> Iterator[None]:
 # whole files
 
 
-def test_the_file_is_text_with_an_event_in_each_line(path: Path) -> None:
-    file = EventFile(path)
-    assert file.open() == []
+def test_the_file_is_text_with_an_event_in_each_line(file: EventFile, path: Path) -> None:
     assert all(file.append(event) for event in EVENTS)
     head, *lines = path.read_text(encoding="ascii").splitlines()
     assert head == "ibpulse-events 1"
     assert [json.loads(line)["text"] for line in lines] == ["event 1", "event 2", "event 3"]
     assert path.stat().st_mode & 0o777 == 0o640
-    file.close()
 
 
-def test_a_file_that_does_not_exist_has_no_events(path: Path) -> None:
-    assert read_events(path) == []
-
-
-def test_details_that_are_not_json_are_refused(path: Path) -> None:
-    file = EventFile(path)
-    file.open()
+def test_details_that_are_not_json_are_refused(file: EventFile, path: Path) -> None:
     for value in (float("nan"), object()):
         with pytest.raises((ValueError, TypeError)):
             file.append(Event(1, "capture", "", "", details={"value": value}))
     assert file.append(EVENTS[0])
     assert read_events(path) == EVENTS[:1]
-    file.close()
 
 
 # cut off at any byte
@@ -130,51 +131,10 @@ def test_a_file_cut_off_in_its_head_is_begun_again(path: Path) -> None:
         assert read_events(path) == EVENTS[:1]
 
 
-# killed while writing
-
-WRITER = """
-import os, sys
-from pathlib import Path
-from ibpulse.core.events.log import EventFile
-from tests.events.making import numbered
-
-file = EventFile(Path(sys.argv[1]))
-events = file.open()
-while True:
-    event = numbered(len(events))
-    events.append(event)
-    assert file.append(event)
-    os.write(1, b"%d\\n" % len(events))
-    if len(events) % 50 == 0:
-        assert file.rewrite(events)
-"""
-
-
-@pytest.mark.real("process")
-def test_a_killed_writer_loses_nothing(path: Path) -> None:
-    chance, written = random.Random(14), 0
-    for _ in range(6):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            confirmed = [child.stdout.readline() for _ in range(chance.randint(1, 300))]
-            child.send_signal(signal.SIGKILL)
-            confirmed += child.stdout.readlines()
-        assert child.returncode == -signal.SIGKILL
-        found = read_events(path)
-        # the last line may be cut off, or of an event that is in the file but was not confirmed yet
-        last = int([line for line in confirmed if line.endswith(b"\n")][-1])
-        assert found == [numbered(number) for number in range(len(found))]
-        assert last <= len(found) <= last + 1
-        assert last > written, "the writer did not continue"
-        written = last
-
-
 # a full disk at any byte
 
 
-def test_a_full_disk_never_leaves_half_a_record(path: Path) -> None:
-    file = EventFile(path)
-    file.open()
+def test_a_full_disk_never_leaves_half_a_record(file: EventFile, path: Path) -> None:
     assert file.append(EVENTS[0])
     before = path.stat().st_size
     for free in range(len(encode_event(EVENTS[1]))):
@@ -185,12 +145,9 @@ def test_a_full_disk_never_leaves_half_a_record(path: Path) -> None:
     assert file.append(EVENTS[1])
     assert read_events(path) == EVENTS[:2]
     assert not file.behind
-    file.close()
 
 
-def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
-    file = EventFile(path)
-    file.open()
+def test_a_full_disk_keeps_the_old_file(file: EventFile, path: Path) -> None:
     file.append(EVENTS[0])
     for size in range(len(text_of(EVENTS))):
         with longest_file(size):
@@ -200,23 +157,12 @@ def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
     assert file.append(EVENTS[1])
     assert file.rewrite(EVENTS)
     assert read_events(path) == EVENTS
-    file.close()
 
 
-def test_without_space_the_old_file_is_continued(path: Path) -> None:
-    path.write_bytes(text_of(EVENTS[:2]) + b"0123")
-    file = EventFile(path)
-    with no_new_file(path):
-        assert file.open() == EVENTS[:2]
-        assert file.append(EVENTS[2])
-    assert read_events(path) == EVENTS
-    file.close()
-
-
-def test_a_failure_is_reported_once_and_its_end_as_well(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_reported_once_and_its_end_as_well(
+    file: EventFile, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
-    file = EventFile(path)
-    file.open()
     with longest_file(path.stat().st_size):
         assert [file.append(event) for event in EVENTS] == [False] * 3
     assert [file.append(event) for event in EVENTS] == [True] * 3
@@ -225,7 +171,6 @@ def test_a_failure_is_reported_once_and_its_end_as_well(path: Path, caplog: pyte
         "allows it",
         f"event log {path} can be written again",
     ]
-    file.close()
 
 
 # something else in place of the file
@@ -235,9 +180,7 @@ def test_a_failure_is_reported_once_and_its_end_as_well(path: Path, caplog: pyte
     ("content", "fault"),
     [
         (b"", "is not of version 1: it begins with b''"),
-        (b"ibpulse-events 2\n" + line_of({"kind": "new"}), "it begins with b'ibpulse-events 2'"),
-        (b"ibpulse-events 1 \n", "it begins with b'ibpulse-events 1 '"),
-        (b"\0" * 5_000_000, "is not of version 1"),
+        (b'ibpulse-events 2\n{"kind":"new"}\n', "it begins with b'ibpulse-events 2'"),
         (b"x" * 5_000_000, f"it begins with {b'x' * 35!r}"),
     ],
 )
@@ -245,16 +188,10 @@ def test_a_file_of_another_version_is_kept_aside(
     path: Path, content: bytes, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is not of version 1"):
-        read_events(path)
-    file = EventFile(path)
-    assert file.open() == []
-    assert file.append(EVENTS[0])
-    assert read_events(path) == EVENTS[:1]
+    check_that_it_was_kept_aside(path)
     assert path.with_name("events.old").read_bytes() == content
     assert fault in caplog.text
     assert f"keeping it as {path}.old" in caplog.text
-    file.close()
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "link to nothing", "pipe"])
@@ -267,47 +204,27 @@ def test_what_is_not_a_file_is_kept_aside_untouched(path: Path, kind: str) -> No
         os.mkfifo(path)
     else:
         path.symlink_to(other if kind == "link" else path.with_name("nothing"))
-    with pytest.raises(ValueError, match="is not a regular file"):
-        read_events(path)
     mode = path.lstat().st_mode
-    file = EventFile(path)
-    assert file.open() == []
-    assert file.append(EVENTS[0])
-    assert read_events(path) == EVENTS[:1]
+    check_that_it_was_kept_aside(path)
     assert path.with_name("events.old").lstat().st_mode == mode
     assert other.read_bytes() == text_of(EVENTS)
-    file.close()
-
-
-def test_a_link_at_the_new_file_is_not_followed(path: Path) -> None:
-    other = path.with_name("other")
-    other.write_text("precious")
-    path.with_name("events.new").symlink_to(other)
-    file = EventFile(path)
-    file.open()
-    assert other.read_text() == "precious"
-    file.close()
 
 
 def test_without_a_directory_events_stay_in_memory(tmp_path: Path) -> None:
-    file = EventFile(tmp_path / "nothing" / "events")
-    assert file.open() == []
-    assert not file.append(EVENTS[0])
-    (tmp_path / "nothing").mkdir()
-    assert file.rewrite(EVENTS)
-    assert read_events(file.path) == EVENTS
-    file.close()
+    with closing(EventFile(tmp_path / "nothing" / "events")) as file:
+        assert file.open() == []
+        assert not file.append(EVENTS[0])
+        (tmp_path / "nothing").mkdir()
+        assert file.rewrite(EVENTS)
+        assert read_events(file.path) == EVENTS
 
 
-def test_a_file_that_was_deleted_is_written_again(path: Path) -> None:
-    file = EventFile(path)
-    file.open()
+def test_a_file_that_was_deleted_is_written_again(file: EventFile, path: Path) -> None:
     path.unlink()
     assert not file.append(EVENTS[0])
     assert not file.is_writable
     assert file.rewrite(EVENTS)
     assert read_events(path) == EVENTS
-    file.close()
 
 
 # hostile lines
@@ -315,47 +232,38 @@ def test_a_file_that_was_deleted_is_written_again(path: Path) -> None:
 HOSTILE = [
     b"",
     b"null",
-    b"[]",
     b"{}",
-    b'{"time_ns":NaN,"kind":"capture","subject":"","text":""}',
     b'{"time_ns":1e999,"kind":"capture","subject":"","text":""}',
     b'{"time_ns":1' + b"0" * 5000 + b',"kind":"capture","subject":"","text":""}',
-    b'{"time_ns":1,"kind":"capture","subject":"","text":"","details":{"x":Infinity}}',
-    b'{"time_ns":1,"kind":"capture","subject":"","text":"","details":{"x":1e999}}',
     b'{"time_ns":1,"kind":"capture","subject":"","text":"","details":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
-    b'{"time_ns":1,"kind":"capture","subject":"","text":"","details":{"x":' + b"[" * 500 + b"]" * 500 + b"}}",
-    b'{"time_ns":1,"kind":"started","subject":"","text":"","details":{"ports":7}}',
-    b'{"time_ns":1,"kind":"capture","subject":"","text":"\\ud800"}',
     b'{"time_ns":1,"kind":"capture","subject":"","text":"\xff"}',
 ]
 
 
-@pytest.mark.parametrize("body", HOSTILE)
-def test_a_hostile_line_is_skipped(path: Path, body: bytes) -> None:
-    assert decode_event(line_of(body)[:-1]) is None
-    path.write_bytes(HEAD + encode_event(EVENTS[0]) + line_of(body) + encode_event(EVENTS[1]))
+@for_each(HOSTILE)
+def test_a_hostile_line_is_skipped(body: bytes, path: Path) -> None:
+    assert decode_event(body) is None
+    path.write_bytes(HEAD + encode_event(EVENTS[0]) + body + b"\n" + encode_event(EVENTS[1]))
     assert read_events(path) == EVENTS[:2]
 
 
-@pytest.mark.parametrize("length", [999_999, 1_000_000, 1_000_001, 2_000_000, 5_000_003])
-def test_a_very_long_line_is_skipped(path: Path, length: int) -> None:
+@for_each([999_999, 1_000_000, 1_000_001, 5_000_003])
+def test_a_very_long_line_is_skipped(length: int, path: Path) -> None:
     # its end looks like a line
     tail = encode_event(EVENTS[2])
     path.write_bytes(HEAD + encode_event(EVENTS[0]) + b"x" * length + tail + encode_event(EVENTS[1]))
     assert read_events(path) == EVENTS[:2]
 
 
-def test_only_the_end_of_a_huge_file_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_FILE_BYTES", 1000)
+def test_only_the_end_of_a_huge_file_and_the_last_of_many_events_are_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = [numbered(number) for number in range(100)]
     path.write_bytes(text_of(events))
+    with monkeypatch.context() as few:
+        few.setattr(log, "MAX_READ", 10)
+        assert read_events(path) == events[-10:]
+    monkeypatch.setattr(log, "MAX_FILE_BYTES", 1000)
     found = read_events(path)
     assert found == events[-len(found) :]
     assert 3 <= len(found) <= 1000 // len(encode_event(events[0]))
-
-
-def test_only_the_last_events_of_many_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_READ", 10)
-    events = [numbered(number) for number in range(100)]
-    path.write_bytes(text_of(events))
-    assert read_events(path) == events[-10:]

@@ -117,9 +117,7 @@ def test_line_rate_of_down_and_unknown_links() -> None:
         st.tuples(st.integers(1, 12), st.integers(0, 30), st.sampled_from([1.0, 2.0, 3.0, None])), max_size=12
     )
 )
-def test_the_line_rate_is_the_highest_possible(
-    changes: list[tuple[int, int, float | None]],
-) -> None:
+def test_the_line_rate_is_the_highest_possible(changes: list[tuple[int, int, float | None]]) -> None:
     history, tick = PortHistory(), 50
     history.begin("mlx5_0:1", replace(UP, rate_bytes_per_second=2.0))
     # first and last tick of each rate

@@ -89,19 +89,15 @@ def kinds(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.kind, event.subject) for event in events]
 
 
-def test_the_first_look_records_only_the_start(node: Node) -> None:
-    assert node.see(port("mlx5_0:1"), port("mlx5_1:1", active=False)) == []
-    (started,) = node.log.events()
-    assert started.kind == "started"
-    assert {name: state["active"] for name, state in started.details["ports"].items()} == {
-        "mlx5_0:1": True,
-        "mlx5_1:1": False,
-    }
-
-
-def test_nothing_is_recorded_while_nothing_changes(node: Node) -> None:
-    node.see(port("mlx5_0:1"))
-    assert [node.see(port("mlx5_0:1")) for _ in range(5)] == [[]] * 5
+def test_looks_without_a_change_record_only_the_starts(node: Node) -> None:
+    ports = port("mlx5_0:1"), port("mlx5_1:1", active=False)
+    assert [node.see(*ports) for _ in range(3)] == [[]] * 3
+    node.log.close()
+    node.start()
+    assert node.see(*ports) == []
+    assert [event.kind for event in node.log.events()] == ["started", "started"]
+    states = node.log.events()[0].details["ports"].items()
+    assert {name: state["active"] for name, state in states} == {"mlx5_0:1": True, "mlx5_1:1": False}
 
 
 def test_a_down_link_keeps_its_rate(node: Node) -> None:
@@ -168,15 +164,15 @@ def test_a_flap_between_two_readings_is_found_by_link_downed(
     assert node.watch.known_ports()[0].state_changes == changes
 
 
-def test_a_renamed_device_disappears_and_appears_with_the_same_guid(node: Node) -> None:
+def test_a_renamed_device_disappears_and_then_appears_with_the_same_guid(node: Node) -> None:
+    # its new name was read a while before anybody looks at what is missing
+    node.begin_ns -= 60 * SECOND_NS
     node.see(port("mlx5_0:1", guid="b8ce:1"), port("mlx5_1:1", guid="b8ce:2"))
     events = node.see(port("mlx5_1:1", guid="b8ce:2"), port("gpu7:1", guid="b8ce:1"))
     assert kinds(events) == [("disappeared", "mlx5_0:1"), ("appeared", "gpu7:1")]
-    assert events[0].time_ns <= events[1].time_ns
+    assert {event.time_ns for event in events} == {node.begin_ns + 2 * SECOND_NS}
     assert {event.details["guid"] for event in events} == {"b8ce:1"}
-    assert next(event.text for event in events if event.kind == "appeared") == (
-        "gpu7:1 appeared; it has the GUID of mlx5_0:1"
-    )
+    assert events[1].text == "gpu7:1 appeared; it has the GUID of mlx5_0:1"
 
 
 def test_open_files_do_not_prove_a_name_exists(node: Node) -> None:
@@ -198,11 +194,7 @@ def test_a_port_that_disappeared_stays_listed_and_says_since_when(node: Node) ->
     assert (first.word, first.state, first.since_ns) == ("disappeared", None, node.log.events()[-1].time_ns)
     assert "disappeared" in first.problem
     assert (second.word, second.problem) == ("ACTIVE", "")
-
-
-def test_a_port_that_disappeared_is_forgotten_with_the_history(node: Node) -> None:
-    node.see(port("mlx5_0:1"), port("mlx5_1:1"))
-    node.see(port("mlx5_1:1"))
+    # until the history no longer has it
     node.log.history.forget_before(2**60)
     assert [str(known.port.id) for known in node.watch.known_ports()] == ["mlx5_1:1"]
 
@@ -221,12 +213,11 @@ def test_a_role_change_names_both_roles(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     (event,) = node.see(replace(port("mlx5_0:1", rail=False), role="storage"))
     assert (event.kind, event.text) == ("role-change", "mlx5_0:1: role is storage, was compute")
-    assert event.before is not None
-    assert event.after is not None
-    assert (event.before.role, event.before.rail) == ("compute", True)
-    assert (event.after.role, event.after.rail) == ("storage", False)
+    states = [(each.role, each.rail) for each in (event.before, event.after) if each]
+    assert states == [("compute", True), ("storage", False)]
+    # of a port that was no rail before
     (event,) = node.see(replace(port("mlx5_0:1", rail=False), role="management"))
-    assert (event.kind, event.text) == ("role-change", "mlx5_0:1: role is management, was storage")
+    assert event.kind == "role-change"
 
 
 def test_a_link_whose_state_cannot_be_read_is_not_down(node: Node) -> None:
@@ -271,14 +262,6 @@ def test_changes_without_a_daemon_are_noticed_at_start(node: Node) -> None:
     # at most a minute and the two looks before: since the last event of the first daemon
     assert all(event.uncertainty_ns >= 60 * SECOND_NS for event in events if event.kind != "disappeared")
     assert node.watch.known_ports()[2].word == "disappeared"
-
-
-def test_a_restart_without_a_change_records_the_start_alone(node: Node) -> None:
-    node.see(port("mlx5_0:1", active=False))
-    node.log.close()
-    node.start()
-    assert node.see(port("mlx5_0:1", active=False)) == []
-    assert [event.kind for event in node.log.events()] == ["started", "started"]
 
 
 def test_a_clock_step_is_recorded_once(node: Node) -> None:
@@ -368,12 +351,3 @@ def test_a_return_is_later_than_the_last_list_without_it(node: Node) -> None:
         node.see()
     (back,) = node.see(port("mlx5_0:1"))
     assert (back.kind, back.uncertainty_ns) == ("appeared", SECOND_NS)
-
-
-def test_a_rename_disappears_before_it_appears(tmp_path: Path) -> None:
-    """Its new name was read a while before anybody looks at what is missing."""
-    node = Node(tmp_path, begin_ns=time.time_ns() // SECOND_NS * SECOND_NS - 60 * SECOND_NS)
-    node.see(port("mlx5_0:1", guid="same"))
-    found = {event.kind: event.time_ns for event in node.see(port("mlx5_9:1", guid="same"))}
-    assert found == dict.fromkeys(("disappeared", "appeared"), node.begin_ns + 2 * SECOND_NS)
-    node.ring.close()

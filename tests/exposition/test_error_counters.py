@@ -16,7 +16,6 @@ from ibpulse.agent.sysfs.error_counters import FACTS
 from ibpulse.core.model import PortId
 from tests.exposition.snapshots import node
 
-SYMBOLS = CounterTotal("ibpulse_symbol_error_total", "symbol_error", 12, False)
 STRANGE = CounterTotal("ibpulse_hw_sw_link_up_32_total", "SwLinkUp,32", 3, False)
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from prometheus_client.registry import Collector
 
 from ibpulse.agent.aggregator import Snapshot
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.page import render, rows_of
 from ibpulse.core.metrics import web
+from ibpulse.core.metrics.row import Histogram, read_families
 from tests.aggregator.rings import port
-from tests.exposition.oracle import SnapshotCollector
 from tests.exposition.snapshots import SERVER, node, snapshot_of
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -25,6 +27,40 @@ Parser = Callable[[str], Iterable[Metric]]
 parametrize_format = pytest.mark.parametrize(
     ("accept", "parse"), [("text/plain", parse_text), (OPENMETRICS, parse_openmetrics)]
 )
+
+
+FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+
+
+class SnapshotCollector(Collector):
+    """The families of a snapshot as those of the client library."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for row, samples in read_families(rows_of(self._snapshot), self._snapshot):
+            if row.type == "info":
+                info = InfoMetricFamily(row.family, row.help)
+                for labels, _ in samples:
+                    values = zip(row.labels, labels, strict=True)
+                    # an empty label is none
+                    info.add_metric(
+                        [], {name: text for name, text in values if text or name not in ("name", "namespace")}
+                    )
+                yield info
+                continue
+            family = FAMILIES[row.type](row.name, row.help, labels=row.labels, unit=row.unit)
+            for labels, value in samples:
+                if isinstance(value, Histogram):
+                    limits = [*(repr(float(bound)) for bound in value.bounds), "+Inf"]
+                    family.add_metric(labels, list(zip(limits, value.cumulative, strict=True)), value.total)
+                else:
+                    family.add_metric(labels, value)
+            yield family
 
 
 def known(value: float) -> float | str:

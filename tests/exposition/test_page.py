@@ -127,59 +127,31 @@ def test_the_docs_say_what_all_counters_of_a_port_cost(tmp_path: Path) -> None:
     assert f"`diagnostic` is {diagnostic - none} series, `all` is {every - none}" in page
 
 
-def test_a_family_is_found_by_its_name(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
-    assert (
-        len(sample_lines(text_of(snapshot, "ibpulse_port_transmit_utilization_ratio"))) == len(UTILIZATION_BUCKETS) + 3
-    )
-    for name in ("ibpulse_sampler_ticks", "ibpulse_sampler_ticks_total"):
-        assert sample_lines(text_of(snapshot, name)) == ["ibpulse_sampler_ticks_total 0"]
-
-
-def test_a_sample_is_found_by_its_name(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
-    lines = sample_lines(text_of(snapshot, "ibpulse_sampler_lateness_seconds_sum", "ibpulse_node_rails"))
-    assert lines == ["ibpulse_node_rails 1", "ibpulse_sampler_lateness_seconds_sum 0.0"]
-
-
-def test_names_filter_the_registry_too(tmp_path: Path) -> None:
+def test_families_and_samples_are_found_by_name_also_in_the_registry(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     Counter("requests", "Requests.", registry=registry).inc(3)
     Histogram("duration", "Duration.", registry=registry, buckets=[1]).observe(0.5)
     snapshot = node(tmp_path, 1)
-    assert sample_lines(text_of(snapshot, "requests_total", registry=registry)) == ["requests_total 3.0"]
-    assert len(sample_lines(text_of(snapshot, "duration", registry=registry))) == 4
-    assert sample_lines(text_of(snapshot, "duration_count", registry=registry)) == ["duration_count 1.0"]
+
+    def lines(*names: str) -> list[str]:
+        return sample_lines(text_of(snapshot, *names, registry=registry))
+
+    assert len(lines("ibpulse_port_transmit_utilization_ratio")) == len(UTILIZATION_BUCKETS) + 3
+    for name in ("ibpulse_sampler_ticks", "ibpulse_sampler_ticks_total"):
+        assert lines(name) == ["ibpulse_sampler_ticks_total 0"]
+    found = lines("ibpulse_sampler_lateness_seconds_sum", "ibpulse_node_rails")
+    assert found == ["ibpulse_node_rails 1", "ibpulse_sampler_lateness_seconds_sum 0.0"]
+    # neither sums nor times of creation are added to what was asked for
+    assert (lines("requests_total"), lines("duration_count")) == (["requests_total 3.0"], ["duration_count 1.0"])
+    assert len(lines("duration")) == 4
+    assert not [line for line in lines() if "_created" in line]
+    assert (text_of(snapshot, "nonsense"), text_of(snapshot, "nonsense", accept=OPENMETRICS)) == ("", "# EOF\n")
 
 
-def test_an_unknown_name_gives_an_empty_page_that_is_valid(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
-    assert text_of(snapshot, "nonsense") == ""
-    assert text_of(snapshot, "nonsense", accept=OPENMETRICS) == "# EOF\n"
-
-
-def test_created_series_of_the_library_are_excluded(tmp_path: Path) -> None:
-    registry = CollectorRegistry()
-    Counter("requests", "Requests.", registry=registry)
-    for accept in ("", OPENMETRICS):
-        assert "_created" not in text_of(node(tmp_path, 1), registry=registry, accept=accept)
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (7, "7"),
-        (2**63 + 1, "9223372036854775809"),
-        (0.1, "0.1"),
-        (1.0, "1.0"),
-        (5e-05, "5e-05"),
-        (math.nan, "NaN"),
-        (math.inf, "+Inf"),
-        (-math.inf, "-Inf"),
-    ],
-)
-def test_numbers(number: float, text: str) -> None:
-    assert format_number(number) == text
+def test_numbers() -> None:
+    numbers = {2**63 + 1: "9223372036854775809", 1.0: "1.0", 5e-05: "5e-05"}
+    numbers |= {math.nan: "NaN", math.inf: "+Inf", -math.inf: "-Inf"}
+    assert {number: format_number(number) for number in numbers} == numbers
 
 
 @pytest.mark.real("process")

@@ -209,17 +209,23 @@ async def test_jobs_in_the_event_are_bounded(ring: Ring, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("ahead_seconds", "began"), [(3600, 350), (-3, 50)])
-async def test_jobs_follow_samples_when_the_clock_is_set(
+async def test_jobs_and_events_follow_samples_when_the_clock_is_set(
     ring: Ring, tmp_path: Path, ahead_seconds: int, began: int
 ) -> None:
     events, running, over = EventLog(), placed("1", "mlx5_0"), placed("2", "mlx5_1")
+    events.history.begin("mlx5_0:1", UP)
     for tick, kind, job in [(350, "job-began", running), (360, "job-began", over), (500, "job-ended", over)]:
         events.add(job_event(ring, tick, kind, job, ahead_seconds * SECOND_NS))
-    one, other = (await captured(ring, tmp_path, events, jobs=JobsView((running,)))).meta.jobs
+    late = changed(ring, 700, "mlx5_0:1", UP, DOWN)
+    events.add(replace(late, time_ns=late.time_ns + ahead_seconds * SECOND_NS))
+    capture = await captured(ring, tmp_path, events, jobs=JobsView((running,)))
+    one, other = capture.meta.jobs
     assert (one.job, other.job) == (running, over)
     # a begin before the capture keeps its time if that is before the capture too
     assert (one.began_ns, one.ended_ns) == (began * INTERVAL_NS, None)
     assert other.ended_ns == 500 * INTERVAL_NS
+    assert capture.meta.events[-1].time_ns == 700 * INTERVAL_NS
+    assert capture.states.at("mlx5_0:1", 299) == DOWN
 
 
 async def test_unknown_jobs_are_not_no_jobs(ring: Ring, tmp_path: Path) -> None:
@@ -240,16 +246,6 @@ async def test_ports_may_appear_and_disappear_within_a_capture(ring: Ring, tmp_p
     assert [capture.states.at("mlx5_1:1", tick - 401) for tick in (699, 700)] == [UP, None]
 
 
-async def test_events_follow_samples_when_the_clock_is_set(ring: Ring, tmp_path: Path) -> None:
-    events = EventLog()
-    events.history.begin("mlx5_0:1", UP)
-    late = replace(changed(ring, 700, "mlx5_0:1", UP, DOWN), time_ns=NOW_NS + 3600 * SECOND_NS)
-    events.add(late)
-    capture = await captured(ring, tmp_path, events)
-    assert [event.time_ns for event in capture.meta.events] == [700 * INTERVAL_NS]
-    assert capture.states.at("mlx5_0:1", 299) == DOWN
-
-
 async def test_a_stored_capture_is_an_event(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     recorder = make_recorder(ring, tmp_path / "captures", events)
@@ -263,14 +259,6 @@ async def test_a_stored_capture_is_an_event(ring: Ring, tmp_path: Path) -> None:
     recorder.ask(replace(TRIGGER, labels={"text": "x" * 3000}))
     await finished(recorder)
     assert events.events()[-1].details["labels"] == {"trigger": "api"}
-
-
-async def test_a_capture_that_failed_is_no_event(ring: Ring, tmp_path: Path) -> None:
-    events = EventLog()
-    recorder = make_recorder(ring, tmp_path / "captures", events, max_bytes=1)
-    recorder.ask(TRIGGER)
-    await finished(recorder)
-    assert (recorder.counts().errors, events.events()) == (1, ())
 
 
 @pytest.mark.parametrize(("flags", "host"), [({}, socket.gethostname()), ({"capture.node": ["gpu7,gpu7.ib"]}, "gpu7")])
@@ -441,22 +429,6 @@ async def test_an_unexpected_exception_is_counted_and_logged(
 
 
 @pytest.mark.real("process")
-async def test_a_full_disk_is_an_error_and_nothing_else(
-    ring: Ring, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    recorder = make_recorder(ring, tiny_tmpfs / "captures")
-    first = recorder.ask(replace(TRIGGER, before_ns=SECOND_NS))
-    await finished(recorder)
-    fill(tiny_tmpfs / "other")
-    recorder.ask(TRIGGER)
-    await finished(recorder)
-    assert (recorder.counts().errors, dict(recorder.counts().taken)["api"]) == (1, 1)
-    assert "failed: capture.dir:" in caplog.text
-    assert list((tiny_tmpfs / "captures").iterdir()) == [recorder.store.path(first.name)]
-    assert load(recorder.store.path(first.name)).ticks == 200
-
-
-@pytest.mark.real("process")
 async def test_a_disk_that_fills_up_fails_one_capture(
     ring: Ring, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,18 +467,17 @@ async def test_an_impossible_directory_is_logged_at_every_capture(
     assert recorder.counts().errors == 1
 
 
-async def test_a_window_before_the_ring_is_an_error(
+async def test_without_samples_or_ports_nothing_is_captured(
     ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = make_recorder(ring, tmp_path / "captures")
+    events = EventLog()
+    recorder = make_recorder(ring, tmp_path / "captures", events)
     recorder.ask(replace(TRIGGER, instant_ns=NOW_NS + 10 * SECOND_NS, before_ns=SECOND_NS))
     await recorder.close()
     assert "failed: the ring holds no samples for the capture's window" in caplog.text
-
-
-async def test_without_a_port_nothing_is_captured(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, seconds=10)
-    recorder = make_recorder(ring, tmp_path / "captures")
+    assert events.events() == ()
+    (tmp_path / "empty").mkdir()
+    recorder = make_recorder(Ring.create(tmp_path / "empty", seconds=10), tmp_path / "captures")
     with pytest.raises(CaptureError, match="no port is sampled, so there is nothing to capture"):
         recorder.ask(TRIGGER)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -126,31 +124,6 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
             use()
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[CaptureStore]:
-    """A store on a file system that was made read-only after a capture was put there."""
-    folder = tmp_path / "mounted"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=750", "tmpfs", str(folder)], check=True)
-    try:
-        put(make_store(folder), 1)
-        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-        yield make_store(folder, max_count=1)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@pytest.mark.real("process")
-@pytest.mark.needs("root")
-def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore) -> None:
-    (stored,) = read_only.scan()
-    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; choose a directory"):
-        read_only.remove(stored.name)
-    with pytest.raises(CaptureError, match="cannot be written: Read-only file system; choose a directory"):
-        read_only.make_room(1)
-    assert read_only.scan() == [stored]
-
-
 @needs_other_users
 def test_a_replaced_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "captures")
@@ -187,25 +160,11 @@ def test_a_name_says_when_and_why_and_is_each_another() -> None:
 GOOD = "20251121T000003.030Z-rail-lost-1f6c0a2e.parquet"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "../" + GOOD,
-        "a/" + GOOD,
-        GOOD + ".tmp",
-        GOOD + "\n",
-        GOOD.upper(),
-        GOOD.replace("rail", "rail/../.."),
-        GOOD.replace("rail-lost", "-lost"),
-        GOOD.replace("1f6c0a2e", "1f6c0a2"),
-        GOOD.replace("20251121", "20251321"),
-        GOOD.replace("20251121", "２０２５1121"),
-        GOOD.replace("rail-lost", "x" * 65),
-        "..%2f" + GOOD,
-        GOOD.replace("rail", "\0"),
-    ],
-)
-def test_anything_else_is_no_name(text: str) -> None:
+def test_anything_else_is_no_name() -> None:
     assert parse_name(GOOD) is not None
-    assert parse_name(text) is None
+    for text in ("", f"../{GOOD}", f"a/{GOOD}", f"{GOOD}.tmp", f"{GOOD}\n", GOOD.upper()):
+        assert parse_name(text) is None
+    for part, other in (("rail", "rail/../.."), ("rail-lost", "-lost"), ("rail-lost", "x" * 65), ("rail", "\0")):
+        assert parse_name(GOOD.replace(part, other)) is None
+    for part, other in (("1f6c0a2e", "1f6c0a2"), ("20251121", "20251321"), ("20251121", "２０２５1121")):
+        assert parse_name(GOOD.replace(part, other)) is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ async def server() -> AsyncIterator[Hostile]:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
-    made = Gateway(tmp_path, clock=LOOP_CLOCK if "daemon" in request.fixturenames else time)
-    yield made
-    await made.close()
+    clock = LOOP_CLOCK if "daemon" in request.fixturenames else time
+    async with aclosing(Gateway(tmp_path, clock=clock)) as made:
+        yield made
+
+
+@pytest.fixture
+async def writable(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway that takes captures for anyone."""
+    async with aclosing(Gateway(tmp_path, allow_unauthenticated=True)) as made:
+        yield made

@@ -23,7 +23,6 @@ from ibpulse.gateway.nodes.targets import make_target
 from tests.fleet.hostile import Hostile, never
 from tests.fleet.small_answers import answer_node, capture_of, captures_of
 from tests.gateway.gateways import Gateway
-from tests.loop_clock import pause
 
 GROUP, FILE = "job0123456789", "20261123T053000.123Z-job0123456789-1f6c0a2e.parquet"
 CONTENT = b"PAR1" + bytes(1000) + b"PAR1"
@@ -76,32 +75,12 @@ async def test_an_archive_waits_for_no_node_and_has_no_more_than_its_share(
     assert missing["large"].startswith(f"its file has {MAX_NODE_BYTES + 1} bytes, more than")
 
 
-async def test_a_file_that_is_longer_than_listed_is_missing(nodes: Nodes) -> None:
+async def test_a_longer_file_than_listed_is_missing_and_a_shorter_one_breaks_the_archive_off(nodes: Nodes) -> None:
     files = await read(nodes, good=len(CONTENT), short=len(CONTENT) - 1)
     assert f"{GROUP}/short/{FILE}" not in files
     assert b"short: its file is longer than it was listed\n" in files[f"{GROUP}/missing.txt"]
-
-
-async def test_an_archive_breaks_off_at_a_file_that_ends_too_early(nodes: Nodes) -> None:
     with pytest.raises(DaemonError, match="its file is shorter than it was listed"):
         await read(nodes, good=len(CONTENT), short=len(CONTENT) + 1)
-
-
-async def test_a_file_that_drips_breaks_the_archive_off(
-    nodes: Nodes, server: Hostile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(captures, "FILE_SECONDS", 0.3)
-
-    async def dripping(writer: asyncio.StreamWriter) -> None:
-        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())
-        while True:
-            writer.write(b" ")
-            await writer.drain()
-            await pause(0.02)
-
-    server.handlers[f"/slow/api/v1/captures/{FILE}"] = dripping
-    with pytest.raises(DaemonError, match="did not come within"):
-        await read(nodes, slow=1000)
 
 
 def test_a_node_has_one_file_of_a_group_whatever_it_lists() -> None:

@@ -20,10 +20,9 @@ from ibpulse.gateway.live import JobHub
 from ibpulse.gateway.node_proxy import KEPT_BYTES, MAX_LARGE, NodeHub, Recent
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, drip, endless, hostile, never
-from tests.gateway.gateways import VERSION, Gateway
+from tests.gateway.gateways import Gateway
 from tests.loop_clock import until
 from tests.running import HANG_SECONDS
-from tests.web.rings import EPOCH
 
 HTML = b"<script>alert(1)</script>"
 RESOURCES = ("ports", "topology", "jobs", "events", "summary", "captures", "window", "stream")
@@ -107,29 +106,6 @@ async def events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any, str]]:
         elif "event" in fields:
             yield fields["event"], json.loads(fields["data"]), fields.get("id", "")
             fields = {}
-
-
-async def test_events_are_those_of_the_node_and_a_viewer_that_leaves_ends_the_request(
-    gateway: Gateway, daemon: Daemon
-) -> None:
-    await gateway.list(gpu=daemon.url)
-    seen: dict[str, Any] = {}
-    async with gateway.served() as url, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
-        async with client.stream("GET", f"{url}/node/gpu/api/v1/stream?every=100ms") as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
-            async for name, data, identity in events(answer):
-                seen[name] = data, identity
-                if {"ports", "batch", "summary"} <= seen.keys():
-                    assert daemon.counts.stream_viewers == 1
-                    break
-        ports, _ = seen["ports"]
-        assert ports["gateway_version"] == VERSION
-        assert [port["port"] for port in ports["ports"]] == ["mlx5_0:1", "mlx5_1:1"]
-        assert len(seen["batch"][0]["megabytes_per_second"]) == 4
-        assert seen["batch"][1].isdigit()
-        assert seen["summary"][0]["node"]["rails"] == 2
-        await until(lambda: not daemon.counts.stream_viewers)
-        assert gateway.parts.counts.stream_viewers == 0
 
 
 async def test_a_refusal_of_the_node_is_one_of_the_gateway(gateway: Gateway, daemon: Daemon) -> None:
@@ -239,18 +215,6 @@ async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemo
         hub.leave(viewer)
     await until(lambda: not daemon.counts.stream_viewers)
     assert gateway.parts.counts.stream_viewers == 0
-
-
-async def test_signals_are_passed_on_as_the_node_has_them(gateway: Gateway, daemon: Daemon) -> None:
-    (hub, node), begin_ms = await hub_of(gateway, daemon.url), (EPOCH + 900) * 10
-    viewer = await hub.join("a", node, (("signals", "true"), ("from", str(begin_ms))), "")
-    (batch, *_) = [data for name, data, _ in await take(viewer, "batch") if name == "batch"]
-    query = {"from": begin_ms, "to": begin_ms + 1000, "signals": "true"}
-    async with httpx.AsyncClient() as client:
-        window = (await client.get(f"{daemon.url}/api/v1/window", params=query)).json()
-    assert batch["signals"] == window["signals"]
-    assert len(batch["signals"][0]["time_ms"]) == 10
-    hub.leave(viewer)
 
 
 async def test_who_asks_for_a_past_that_others_do_not_have_gets_a_stream_of_its_own(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from pathlib import Path
 
 import bcrypt
 import httpx
-import pytest
 from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -35,18 +35,6 @@ async def test_the_list_has_all_nodes_with_problems_first(gateway: Gateway, daem
     (source,) = found["sources"]
     assert (source["nodes"], source["problem"]) == (2, "")
     assert source["age_seconds"] < 60
-
-
-async def test_how_a_node_fails_is_one_of_three_words(gateway: Gateway, server: Hostile) -> None:
-    for status, body, word in (
-        ("401 Unauthorized", b"", "refused"),
-        ("302 Found", b"", "bad-answer"),
-        ("200 OK", b"{}", "bad-answer"),
-    ):
-        server.answer("/api/v1/ports", body, "application/json", status)
-        await gateway.list(bad=server.url)
-        (node,) = (await gateway.client.get("/api/v1/nodes")).json()["nodes"]
-        assert node["problem"] == word
 
 
 async def test_a_source_that_fails_is_named_and_keeps_its_nodes(gateway: Gateway, daemon: Daemon) -> None:
@@ -121,7 +109,7 @@ async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Daemon) 
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users: {{ops: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}\n")
     gateway = Gateway(tmp_path, config, LOOP_CLOCK)
-    try:
+    async with aclosing(gateway):
         assert (await gateway.client.get("/-/ready")).status_code == 503
         await gateway.list(gpu=daemon.url)
         for path in ("/", "/api/v1/nodes", "/node/gpu/api/v1/ports", "/node/gpu/api/v1/stream", "/metrics"):
@@ -132,8 +120,6 @@ async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Daemon) 
         assert (await gateway.client.get("/api/v1/nodes")).status_code == 200
         # users may take captures
         assert 'id="capture"' in (await gateway.client.get("/job/4711")).text
-    finally:
-        await gateway.close()
 
 
 async def test_times_beyond_dates_of_one_node_leave_the_jobs_of_the_others(
@@ -146,13 +132,12 @@ async def test_times_beyond_dates_of_one_node_leave_the_jobs_of_the_others(
     found = (await gateway.client.get("/api/v1/jobs")).json()
     # a clock that is wrong keeps no one from reading the jobs
     assert ([job["job_id"] for job in found["jobs"]], found["refused"]) == (["7"], [])
-    for name in ("began_ms", "ended_ms", "ended_uncertainty_ms"):
-        server.answer("/api/v1/jobs", jobs_of({"job_id": "8", name: 253_402_300_800_000}))
-        await poll_all(gateway.table)
-        found = (await gateway.client.get("/api/v1/jobs")).json()
-        assert [job["job_id"] for job in found["jobs"]] == ["7"]
-        ((node, reason),) = (each.values() for each in found["refused"])
-        assert (node, name in reason) == ("liar", True)
+    server.answer("/api/v1/jobs", jobs_of({"job_id": "8", "began_ms": 253_402_300_800_000}))
+    await poll_all(gateway.table)
+    found = (await gateway.client.get("/api/v1/jobs")).json()
+    assert [job["job_id"] for job in found["jobs"]] == ["7"]
+    ((node, reason),) = (each.values() for each in found["refused"])
+    assert (node, "began_ms" in reason) == ("liar", True)
     server.answer("/api/v1/jobs", jobs_of())
     await poll_all(gateway.table)
     assert (await gateway.client.get("/api/v1/jobs")).json()["refused"] == []
@@ -197,13 +182,10 @@ async def test_a_user_takes_captures_and_a_reader_does_not(tmp_path: Path) -> No
         assert statuses == [403, allowed, allowed, 401]
 
 
-@pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}])
-async def test_a_page_of_another_site_takes_no_captures(tmp_path: Path, headers: dict[str, str]) -> None:
-    gateway = Gateway(tmp_path, allow_unauthenticated=True)
+async def test_a_page_of_another_site_takes_no_captures(writable: Gateway) -> None:
     for path in CAPTURES:
-        found = await gateway.client.post(path, json=NOTIFICATION, headers=headers)
+        found = await writable.client.post(path, json=NOTIFICATION, headers={"Sec-Fetch-Site": "cross-site"})
         assert (found.status_code, found.json()["title"]) == (403, "Cross-site write refused")
-    await gateway.close()
 
 
 def test_the_runbooks_are_those_of_the_documentation() -> None:

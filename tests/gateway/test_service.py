@@ -31,6 +31,7 @@ from ibpulse.gateway.watch import StallWatch
 from tests.fleet.hostile import Hostile
 from tests.loop_clock import pause, until
 from tests.running import Metrics
+from tests.tables import for_each
 
 BROKEN: tuple[tuple[type, str], ...] = (
     (Discovery, "_merge"),
@@ -146,18 +147,15 @@ def test_a_loop_ends_while_lookups_hang_of_which_nobody_takes_the_answer(monkeyp
     assert failed == []
 
 
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
+@for_each(
     [
-        ([], "nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"),
-        (["--nodes.sources=nodes.txt"], "nodes.sources: 'nodes.txt' is not a source of nodes"),
         (["--nodes.sources=a.json,a.json"], "nodes.sources: 'a.json' is given twice"),
         (["--demo=1"], "flag --demo: 1 is out of bounds; choose 2 to 64"),
         (["--demo=8", "--nodes.sources=a.json"], "flag --demo: cannot be combined with nodes.sources"),
-    ],
+    ]
 )
 def test_a_gateway_without_usable_nodes_says_so(
-    capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+    flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["gateway", *flags], {}) == 2
     assert sentence in capsys.readouterr().err

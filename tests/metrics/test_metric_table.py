@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.agent.metrics.page import TABLE, render
+from ibpulse.agent.metrics.page import SNAPSHOT_ROWS, TABLE, render
+from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry
 from tests.exposition.snapshots import SERVER, node, simulated
-from tests.metrics.exported import exported_names
 from tests.tables import for_each
 from tools.reference.metric_pages import metrics_markdown
 
@@ -61,7 +61,8 @@ def test_every_row_is_on_the_page_once() -> None:
 def test_a_scrape_has_the_families_of_the_page_in_the_order_of_the_table(tmp_path: Path) -> None:
     body, _ = render(simulated(node(tmp_path, 1)), process_registry(), counts=SERVER)
     scraped = [line.split()[2] for line in body.decode().splitlines() if line.startswith("# TYPE")]
-    assert scraped == exported_names()
+    of_the_process = [family.samples[0].name for family in process_registry().collect()]
+    assert scraped == [*(row.name for row in SNAPSHOT_ROWS), *of_the_process, *(row.name for row in web.ROWS)]
     assert sorted(scraped) == sorted(name for name in listed() if not name.startswith("ibpulse_gateway_"))
 
 

@@ -115,38 +115,25 @@ def test_the_prolog_writes_the_job_and_the_epilog_removes_it(node: Node) -> None
     assert node.listed() == []
 
 
-def test_everyone_can_read_the_file_and_only_its_owner_can_write(node: Node) -> None:
+def test_jobs_on_one_node_have_files_that_everyone_can_read_and_only_their_owner_can_write(node: Node) -> None:
     previous = os.umask(0)
     try:
-        node.run(PROLOG)
+        node.run(PROLOG, "1", SLURM_JOB_GPUS="0-3")
+        node.run(PROLOG, "12", SLURM_JOB_GPUS="4-7")
+        node.run(EPILOG, "1")
     finally:
         os.umask(previous)
-    assert node.jobs.stat().st_mode & 0o7777 == 0o755
-    assert (node.jobs / "4711.json").stat().st_mode & 0o7777 == 0o644
-
-
-def test_jobs_on_one_node_do_not_disturb_each_other(node: Node) -> None:
-    node.run(PROLOG, "1", SLURM_JOB_GPUS="0-3")
-    node.run(PROLOG, "12", SLURM_JOB_GPUS="4-7")
-    node.run(EPILOG, "1")
     assert node.listed() == ["12.json"]
     assert node.job("12")["gpus"] == gpus(4, 5, 6, 7)
+    assert node.jobs.stat().st_mode & 0o7777 == 0o755
+    assert (node.jobs / "12.json").stat().st_mode & 0o7777 == 0o644
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("0", (0,)),
-        ("7,0", (0, 7)),
-        ("0-7", range(8)),
-        ("0-1,3,5-6", (0, 1, 3, 5, 6)),
-        ("2-2", (2,)),
-        ("1,1,0-1", (0, 1)),
-    ],
-)
-def test_lists_and_ranges_of_gpus_become_addresses(node: Node, text: str, numbers: range | tuple[int, ...]) -> None:
-    assert node.run(PROLOG, SLURM_JOB_GPUS=text) == ""
-    assert node.job()["gpus"] == gpus(*numbers)
+def test_lists_and_ranges_of_gpus_become_addresses(node: Node) -> None:
+    lists = {"0": [0], "7,0": [0, 7], "0-7": range(8), "0-1,3,5-6": [0, 1, 3, 5, 6], "2-2": [2], "1,1,0-1": [0, 1]}
+    for text, numbers in lists.items():
+        assert node.run(PROLOG, SLURM_JOB_GPUS=text) == ""
+        assert node.job()["gpus"] == gpus(*numbers)
 
 
 @pytest.mark.parametrize(("order", "number"), [("address", 1), ("file", 6)])
@@ -292,19 +279,26 @@ def refused(node: Node, reason: str) -> bool:
     return all(re.fullmatch(f"ibpulse: job 4711: {reason}\n", node.run(script)) for script in (PROLOG, EPILOG))
 
 
-def test_a_directory_that_is_a_link_is_refused(node: Node, victim: Path) -> None:
+def test_a_link_or_a_file_in_the_place_of_the_directory_is_refused(node: Node, victim: Path) -> None:
     node.jobs.symlink_to(victim)
     assert refused(node, f"{node.jobs} is a link, or reached through one")
+    node.jobs.unlink()
+    node.jobs.write_text("a file")
+    assert refused(node, f"cannot change to {node.jobs}")
+    assert node.jobs.read_text() == "a file"
+    for place in ("./relative", "-rf"):
+        said = node.run(PROLOG, IBPULSE_JOBS__OWNERS_DIR=place)
+        assert said == f'ibpulse: job 4711: "{place}" is not an absolute path\n'
+    assert node.untouched()
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o757, 0o2775])
-def test_a_directory_that_others_can_write_to_is_refused(node: Node, mode: int) -> None:
+def test_a_directory_that_others_can_write_to_is_refused(node: Node) -> None:
     node.jobs.mkdir()
     (node.jobs / "4711.json").write_text("theirs")
-    node.jobs.chmod(mode)
-    assert refused(node, f"other users can write to {node.jobs}; use chmod go-w")
-    assert node.listed() == ["4711.json"]
-    assert (node.jobs / "4711.json").read_text() == "theirs"
+    for mode in (0o1777, 0o775, 0o757, 0o2775):
+        node.jobs.chmod(mode)
+        assert refused(node, f"other users can write to {node.jobs}; use chmod go-w")
+    assert (node.listed(), (node.jobs / "4711.json").read_text()) == (["4711.json"], "theirs")
 
 
 @pytest.mark.needs("root")
@@ -313,19 +307,6 @@ def test_a_directory_of_another_user_is_refused(node: Node) -> None:
     os.chown(node.jobs, 65534, 65534)
     assert refused(node, f"{node.jobs} belongs to user 65534, not to user 0; remove it")
     assert node.listed() == []
-
-
-@pytest.mark.parametrize("place", ["relative", "./relative", "-rf"])
-def test_a_path_that_is_not_absolute_is_refused(node: Node, place: str) -> None:
-    said = node.run(PROLOG, IBPULSE_JOBS__OWNERS_DIR=place)
-    assert said == f'ibpulse: job 4711: "{place}" is not an absolute path\n'
-    assert node.untouched()
-
-
-def test_a_file_in_the_place_of_the_directory_stays(node: Node) -> None:
-    node.jobs.write_text("a file")
-    assert refused(node, f"cannot change to {node.jobs}")
-    assert node.jobs.read_text() == "a file"
 
 
 def test_links_in_the_directory_are_replaced_and_not_followed(node: Node, victim: Path) -> None:
@@ -379,7 +360,7 @@ def test_a_node_without_the_driver_and_an_epilog_without_a_prolog(node: Node, tm
     assert node.listed() == ["4711.json"]
 
 
-def test_both_scripts_judge_the_directory_and_the_id_alike() -> None:
+def test_both_scripts_can_be_started_and_judge_the_directory_and_the_id_alike() -> None:
     def parts(script: Path) -> list[str]:
         text = script.read_text()
         names = ("say", "give_up", "clean", "read_id", "enter")
@@ -390,15 +371,13 @@ def test_both_scripts_judge_the_directory_and_the_id_alike() -> None:
     assert parts(PROLOG) == parts(EPILOG)
     assert len(parts(PROLOG)) == 6
 
+    for script in (PROLOG, EPILOG):
+        assert os.access(script, os.X_OK)
+        assert script.read_text().startswith("#!/bin/sh\n")
+
 
 @pytest.mark.needs("shellcheck")
-@pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
-def test_shellcheck_finds_nothing(script: Path) -> None:
-    done = subprocess.run(["shellcheck", "--shell=sh", str(script)], capture_output=True, text=True, check=False)
+def test_shellcheck_finds_nothing() -> None:
+    command = ["shellcheck", "--shell=sh", str(PROLOG), str(EPILOG)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
-def test_a_script_can_be_started_by_slurm(script: Path) -> None:
-    assert os.access(script, os.X_OK)
-    assert script.read_text().startswith("#!/bin/sh\n")

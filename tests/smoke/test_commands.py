@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import re
 import shlex
 import signal
 import subprocess
-import sys
-import venv
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from ibpulse.core.recordings import load
-from tests import ROOT
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import IBPULSE, MARK, get, ibpulse, plain_tree, port_path, processes, program, simulated
+from tests.smoke.parts import IBPULSE, get, ibpulse, plain_tree, port_path, processes, program, simulated
 
 
 def test_a_recording_is_reported_drawn_and_replayed(tmp_path: Path) -> None:
@@ -110,38 +104,3 @@ def test_top_shows_the_rails_of_a_daemon(tmp_path: Path) -> None:
         screen.shows(daemon.url, "mlx5_0:1", "mlx5_1:1", "duty cycle")
         screen.run("send-keys", "q")
         screen.shows("ended with 0")
-
-
-def test_the_wheel_runs_in_a_clean_environment(tmp_path: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    build = ["wheel", "--no-deps", "--no-index", "--no-build-isolation", f"--wheel-dir={tmp_path}", str(ROOT)]
-    subprocess.run([*pip, *build], check=True, timeout=HANG_SECONDS)
-    (wheel,) = tmp_path.glob("ibpulse-*.whl")
-    venv.create(tmp_path / "venv", with_pip=False)
-    python = tmp_path / "venv/bin/python"
-    install = [f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([*pip, *install], check=True, timeout=HANG_SECONDS)
-    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    # nothing is fetched: what is locked is installed here, and nothing else is shown to the environment
-    for path in locked_files():
-        (site / path.name).symlink_to(path)
-    clean = {"PATH": os.environ["PATH"], MARK: str(tmp_path)}
-    words = [python, "-c", "import ibpulse; print(ibpulse.__file__)"]
-    assert subprocess.check_output(words, env=clean, text=True, cwd=tmp_path).startswith(str(site))
-    under = ("env", "--ignore-environment", *(f"{name}={value}" for name, value in clean.items()))
-    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring", python=python, under=under) as daemon:
-        page = daemon.ask("/").text
-        for asset in re.findall(r'(?:src|href)="(static/[^"]+)"', page):
-            assert daemon.ask(f"/{asset}").status_code == 200
-        assert daemon.stop() == 0
-
-
-def locked_files() -> set[Path]:
-    """Files and directories in site-packages of the distributions that requirements/run.txt locks."""
-    found = set()
-    for name in re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements/run.txt").read_text()):
-        with suppress(importlib.metadata.PackageNotFoundError):  # a marker left it out
-            distribution = importlib.metadata.distribution(name)
-            tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
-            found |= {Path(str(distribution.locate_file(top))) for top in tops}
-    return found

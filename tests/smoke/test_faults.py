@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.running import Running, eventually
 from tests.smoke.parts import becomes, later, plain_tree, port_path, recorded, set_counters, totals
@@ -66,28 +62,4 @@ def test_a_device_that_disappears_and_comes_back_is_sampled_again(tmp_path: Path
         becomes(lambda: state_of(daemon, 1), "ACTIVE")
         eventually(lambda: daemon.metrics().find("ibpulse_port_transmit_bytes_total", device="mlx5_1"))
         check_that_it_counts_again(daemon, tree, ring)
-        assert daemon.stop() == 0
-
-
-@pytest.fixture
-def small_file_system(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs with space for the ring of one port, but not of two."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1900k,mode=750", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-@pytest.mark.needs("root")
-def test_a_port_without_space_in_the_ring_is_named_and_the_other_is_sampled(
-    small_file_system: Path, tmp_path: Path
-) -> None:
-    tree = plain_tree(tmp_path / "sys")
-    daemon = Running(tree, small_file_system / "ring", f"--capture.dir={tmp_path / 'captures'}")
-    daemon.log_path = tmp_path / "log"
-    with daemon:
-        check_that_the_other_port_counts(daemon, tree)
-        assert "has no space for port mlx5_1:1" in str(daemon.ask("/api/v1/ports").json()["notices"])
-        assert not daemon.metrics().find("ibpulse_port_transmit_bytes_total", device="mlx5_1")
         assert daemon.stop() == 0

@@ -1,18 +1,15 @@
-"""Who may ask a daemon, what it needs of the machine, and what it touches."""
+"""What a daemon needs of the machine, and what it touches."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import bcrypt
 import httpx
 import pytest
 
@@ -20,21 +17,10 @@ from tests import ROOT
 from tests.other_users import USER, as_user, shared_directory
 from tests.running import HANG_SECONDS, Running
 from tests.smoke.parts import plain_tree, take_capture
-from tests.web.certificates import make_authority, sign
 
 # too large for a process that is to be small
 LARGE = {"logging", "asyncio", "socket", "dataclasses", "inspect"}
 OPEN = "--capture.allow-unauthenticated=true"
-# in the place of the first process of a container: only the volume can be written
-CONTAINER = """
-mount --make-rprivate /
-while read -r _ _ _ _ place _; do mount -o remount,bind,ro "$place"; done < /proc/self/mountinfo
-mount -t proc proc /proc
-mount --bind "$1" "$1"
-mount -o remount,bind,rw "$1"
-shift
-exec "$@"
-"""
 # each event of every process of a daemon is a line; files that an import opens belong to the program
 AUDIT = """
 import json, os, sys
@@ -51,32 +37,6 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 """
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-@pytest.mark.needs("openssl")
-def test_a_certificate_and_a_password_are_both_needed(tmp_path: Path) -> None:
-    authority = make_authority(tmp_path)
-    sign(authority, tmp_path, "server", "IP:127.0.0.1")
-    client = sign(authority, tmp_path, "client")
-    (tmp_path / "web.yml").write_text(
-        "tls_server_config: {cert_file: server.crt, key_file: server.key, client_ca_file: authority.crt, "
-        "client_auth_type: RequireAndVerifyClientCert}\n"
-        f"basic_auth_users: {{alice: {bcrypt.hashpw(b'correct horse', bcrypt.gensalt(4)).decode()}}}\n"
-    )
-    trusting, known = (ssl.create_default_context(cafile=authority.cert) for _ in range(2))
-    known.load_cert_chain(client.cert, client.key)
-    daemon = Running(plain_tree(tmp_path / "sys"), tmp_path / "ring", f"--web.config.file={tmp_path / 'web.yml'}")
-    daemon.http = {"verify": known, "auth": ("alice", "correct horse")}
-    with daemon:
-        assert daemon.url.startswith("https://")
-        daemon.http = {"verify": known}
-        assert (daemon.ask("/metrics").status_code, daemon.ask("/-/ready").status_code) == (401, 200)
-        daemon.http = {"verify": known, "auth": ("alice", "wrong")}
-        assert daemon.ask("/metrics").status_code == 401
-        daemon.http = {"verify": trusting, "auth": ("alice", "correct horse")}
-        with pytest.raises(httpx.TransportError):
-            daemon.ask("/metrics")
-        assert daemon.stop() == 0
 
 
 @pytest.fixture
@@ -103,35 +63,6 @@ def test_it_serves_as_a_user_without_any_privilege(shared: Path) -> None:
     own = [path for path in shared.rglob("*") if not path.is_relative_to(shared / "sys") and path.suffix != ".log"]
     assert {path.stat().st_uid for path in own} == {USER}
     assert [path for path in own if path.stat().st_mode & 0o007] == []
-
-
-class Contained(Running):
-    """A daemon whose parent has made the namespaces and takes no signal."""
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        if self._process is not None:
-            for pid in self.sampler_pids():
-                os.kill(pid, number)
-        return super().stop(0)
-
-
-@pytest.mark.needs("root", "setpriv", "Python for other users")
-def test_it_serves_as_the_first_process_of_a_container(shared: Path) -> None:
-    volume = shared / "volume"
-    volume.mkdir()
-    os.chown(volume, USER, USER)
-    unshare = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
-    under = [*unshare, "sh", "-ec", CONTAINER, "sh", str(volume), *as_user(USER)]
-    daemon = Contained(shared / "sys", volume / "ring", OPEN, under=under)
-    daemon.log_path = shared / "log"
-    with daemon:
-        (inside,) = daemon.sampler_pids()
-        status = status_of(inside)
-        assert (status["NSpid"].split()[1:], status["CapEff"], status["NoNewPrivs"]) == (["1"], "0" * 16, "1")
-        with pytest.raises(OSError, match="Read-only"):
-            Path(f"/proc/{inside}/root{shared}/other").mkdir()
-        take_capture(daemon)
-        assert daemon.stop() == 0
 
 
 def test_it_writes_only_to_its_directories_and_starts_only_itself(

@@ -26,7 +26,7 @@ from tests.tables import for_each
         (False, {"ports.exclude": "flag --ports.exclude"}, True),
         (False, {"path.sysfs": "flag --path.sysfs"}, True),
         (True, {}, True),
-    ],
+    ]
 )
 def test_sampling_flags_make_top_sample_itself(asked: bool, origins: dict[str, str], alone: bool) -> None:
     assert is_alone(None, asked, origins) is alone
@@ -45,8 +45,7 @@ def test_daemon_with_password_is_not_skipped() -> None:
         assert find_daemon(None, address) is None
         server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
         with pytest.raises(
-            DaemonError,
-            match=r"it asks for a password; pass the user name and password in the URL, such as ",
+            DaemonError, match=r"it asks for a password; pass the user name and password in the URL, such as "
         ):
             find_daemon(None, address)
         server.answer("/api/v1/ports", b"", 403)
@@ -64,9 +63,7 @@ def test_log_message_is_shown_for_30_s() -> None:
     now = 100.0
     notes = Notes(lambda: now)
     assert notes.last() == ""
-    record = logging.LogRecord("ibpulse", logging.WARNING, "", 0, "it is late", None, None)
-    notes.emit(record)
-    assert notes.last().endswith(" it is late")
+    notes.emit(logging.LogRecord("ibpulse", logging.WARNING, "", 0, "it is late", None, None))
     now += NOTE_SECONDS - 1
     assert notes.last().endswith(" it is late")
     now += 1
@@ -83,7 +80,7 @@ def test_blocks_are_drawn_where_the_encoding_has_them() -> None:
         ({"LC_ALL": "", "LC_CTYPE": "xx_YY.utf8"}, "utf-8"),
         ({"LANG": "xx_YY.ISO-8859-1"}, "ascii"),
         ({}, "ascii"),
-    ],
+    ]
 )
 def test_unknown_locale_keeps_its_encoding(
     environ: dict[str, str], encoding: str, monkeypatch: pytest.MonkeyPatch

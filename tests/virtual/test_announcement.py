@@ -20,11 +20,7 @@ ANNOUNCED = {
 
 @for_each({name: (name, *case) for name, case in ANNOUNCED.items()})
 def test_the_log_says_how_often_ports_are_sampled(
-    name: str,
-    host: str,
-    said: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    caplog: pytest.LogCaptureFixture,
+    name: str, host: str, said: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     folder = tmp_path_factory.mktemp(name)

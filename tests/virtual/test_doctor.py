@@ -81,22 +81,6 @@ def test_a_fault_of_the_simulator_is_the_only_finding(fault: str | None, folder:
     assert (answer.document["verdict"], answer.code) == (level, 1)
 
 
-def test_without_a_daemon_doctor_samples_the_tree(folder: Path) -> None:
-    with make_node(folder) as node:
-        node.stop()
-        node.late_by(lambda tick: 3_000_000 if tick % 50 == 0 else 0)
-        document = examine(node).document
-        (ticks,) = [one for one in document["findings"] if one["topic"] == "ticks"]
-    look = document["look"]
-    assert (look["by_daemon"], look["interval"]) == (False, "10ms")
-    # whole seconds, after which the samples must settle
-    assert 3 <= look["seconds"] < 5
-    count = round(look["seconds"] * 100)
-    assert ticks["sentence"] == (
-        f"{count} of {count} samples captured; median wake-up delay up to 50 µs; p99 wake-up delay up to 5 ms."
-    )
-
-
 def test_next_to_a_daemon_doctor_reads_its_ring(folder: Path) -> None:
     with make_node(folder) as node:
         node.run(5)
@@ -108,23 +92,6 @@ def test_next_to_a_daemon_doctor_reads_its_ring(folder: Path) -> None:
     for name in ("restarts", "takeovers", "missed_ticks"):
         assert metrics.value(f"ibpulse_sampler_{name}_total") == 0
     assert sum(metrics.find("ibpulse_sampler_read_errors_total").values()) == 0
-
-
-def test_doctor_gives_times_from_the_event_log_of_the_daemon(folder: Path) -> None:
-    with make_node(folder) as node:
-        node.run(2)
-        for _ in range(3):
-            node.fault({"link-flap": ["mlx5_1"]})
-            node.run(1)
-            node.fault()
-            node.run(1)
-        node.vanish(DEVICE)
-        node.run(12)
-        gone, flaps = examine_through_daemon(node).troubles()
-    assert (gone["topic"], gone["subject"]) == ("devices", CARD)
-    assert gone["sentence"].endswith(f" The daemon sampled {DEVICE}:1 until 2025-11-21 00:00:08 UTC.")
-    assert (flaps["topic"], flaps["level"], flaps["subject"]) == ("events", "WARN", "mlx5_1:1")
-    assert flaps["sentence"] == "went down 3 times in the last hour, last at 2025-11-21 00:00:06 UTC."
 
 
 @for_each([(), ("node_guid",)])
@@ -140,12 +107,3 @@ def test_a_device_that_hangs_delays_nothing(*files: str, folder: Path) -> None:
     assert seconds < 10
     sampled = {one["subject"] for one in answer.document["findings"] if one["topic"] == "resolution"}
     assert sampled == {"mlx5_0:1", "mlx5_1:1", "mlx5_3:1"}
-
-
-def test_a_device_that_begins_to_hang_while_doctor_samples_is_named(folder: Path) -> None:
-    with make_node(folder) as node:
-        node.stop()
-        later(node, 2.0, lambda: node.hang(DEVICE))
-        answer = examine(node)
-        node.answer()
-    assert [(one["topic"], one["subject"]) for one in answer.troubles()] == [("devices", DEVICE)]

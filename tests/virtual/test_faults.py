@@ -93,34 +93,6 @@ def test_a_node_without_a_sampler_is_not_ready(node: Node) -> None:
     assert node.ask("/-/ready").status_code == 200
 
 
-def test_a_suspended_machine_is_a_step_of_the_clock(node: Node) -> None:
-    before = node.metrics()
-    node.suspend(5)
-    node.run(3)
-    assert_no_false_rate(node, "10s")
-    after = node.metrics()
-    assert [(event.kind, event.details) for event in node.events("clock-step")] == [("clock-step", {"seconds": 5.0})]
-    moved = after.port("transmit_bytes_total", "mlx5_0") - before.port("transmit_bytes_total", "mlx5_0")
-    # no traffic while the machine sleeps
-    assert moved == pytest.approx(RATE * 3, abs=WORD)
-
-
-def test_a_device_that_answers_again_is_sampled_with_the_others(node: Node) -> None:
-    node.hang("mlx5_1")
-    node.run(2)
-    node.answer()
-    node.run(1)
-    # in a process of its own
-    assert node.window("500ms")["mlx5_1:1 transmit"] == [RATE] * 50
-    assert node.metrics().value("ibpulse_device_quarantined", device="mlx5_1") == 1
-    assert node.metrics().value("ibpulse_sampler_takeovers_total") == 1
-    # it has to answer for ten seconds
-    node.run(11)
-    assert node.metrics().value("ibpulse_device_quarantined", device="mlx5_1") == 0
-    assert_no_false_rate(node, "20s")
-    assert node.window("500ms")["mlx5_1:1 transmit"] == [RATE] * 50
-
-
 def test_a_port_that_refuses_is_paused_and_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.fail("mlx5_2", errno.EINVAL)
     node.run(30)
@@ -140,15 +112,6 @@ def test_a_port_that_refuses_is_paused_and_logged_once(node: Node, caplog: pytes
     assert node.window("1s")["mlx5_2:1 transmit"] == [RATE] * 100
 
 
-def test_one_bad_file_does_not_hide_the_other_direction(node: Node) -> None:
-    node.fail("mlx5_2", errno.EINVAL, "port_rcv_data")
-    node.run(2)
-    window = node.window("1s")
-    assert node.metrics().port("left_alone", "mlx5_2") == 1
-    assert window["mlx5_2:1 receive"] == [None] * 100
-    assert window["mlx5_2:1 transmit"] == [RATE] * 100
-
-
 def test_a_counter_that_jumps_is_counted_told_and_never_taken_as_traffic(node: Node) -> None:
     before = node.metrics().port("transmit_bytes_total", "mlx5_0")
     node.jump("mlx5_0", 10**14)
@@ -161,32 +124,3 @@ def test_a_counter_that_jumps_is_counted_told_and_never_taken_as_traffic(node: N
     assert holes(node.window("6s")["mlx5_0:1 transmit"]) == [1]
     # the traffic of the interval with the jump is unknown
     assert metrics.port("transmit_bytes_total", "mlx5_0") - before == pytest.approx(RATE * 2.99, abs=WORD)
-
-
-@pytest.mark.parametrize("bits", [32, 63])
-def test_a_counter_that_wraps_is_a_reset(folder: Path, bits: int) -> None:
-    """A counter of 2**32 words wraps every 0.859 s at this rate, and one of 2**63 words once in the life of a node."""
-    first, period = 0.755, 2**bits * WORD / RATE
-    with Node(folder, rails=2, workload=Constant(RATE)) as node:
-        node.wrap("mlx5_1", bits, round(first * RATE))
-        node.run(11.5)
-        assert_no_false_rate(node, "10s")
-        found, resets = node.window("11s")["mlx5_1:1 transmit"], node.metrics().port("resets_total", "mlx5_1")
-    assert holes(found) == [1] * sum(first + period * number < 11.4 for number in range(20))
-    assert resets == sum(first + period * number < 11.45 for number in range(20))
-
-
-def test_a_slow_refresh_is_measured(folder: Path) -> None:
-    with Node(folder, rails=2, workload=Constant(RATE), faults={"refresh": {"mlx5_1": 100}}) as node:
-        node.run(20)
-        found = node.metrics().find("ibpulse_port_effective_resolution_seconds")
-    assert {dict(labels)["device"]: seconds for labels, seconds in found.items()} == {"mlx5_0": 0.01, "mlx5_1": 0.1}
-
-
-def test_traffic_that_no_line_can_carry_is_kept_and_reported(node: Node) -> None:
-    """Loopback traffic: the counters of a port move 20 GB/s each way, and its line carries 12.5 GB/s."""
-    node.put("mlx5_1", "rate", "100 Gb/sec (4X EDR)")
-    node.run(5)
-    (notice,) = (notice for notice in node.get("/api/v1/ports")["notices"] if "counts more than" in notice)
-    assert notice.startswith("mlx5_1:1 counts more than its line rate of 12.5GB/s can carry")
-    assert_no_false_rate(node, "2s")

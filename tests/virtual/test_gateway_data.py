@@ -56,14 +56,6 @@ def test_the_gateway_answers_a_query_of_the_board_as_the_node_does(target: Targe
         assert [item for item in items for column in target.body["columns"] if not has(item, column["selector"])] == []
 
 
-def test_only_the_node_itself_answers_with_csv(fleet: Fleet) -> None:
-    answer = fleet.ask(f"/node/{NODE}/api/v1/window", last="2s", format="csv")
-    assert (answer.status_code, answer.json()["detail"]) == (
-        422,
-        "format: only the node itself answers with csv; choose json, npy or grafana",
-    )
-
-
 def has(item: dict[str, Any], selector: str) -> bool:
     """Whether an item of an answer has the member that a column shows."""
     first, _, rest = selector.partition(".")

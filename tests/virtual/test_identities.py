@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ibpulse.core.model import DeviceIdentity, PortId
 from ibpulse.workbench.simulate.workloads import Constant
-from tests.sampler.tree import port
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE
-from tests.virtual.samplers import Make
 
 GUIDS = {f"mlx5_{index}": f"b8ce:f603:000{index}:bb00" for index in range(3)}
 # until the next scan and a few seconds of samples after it
@@ -139,21 +135,3 @@ def test_functions_without_a_guid_of_their_own_are_told_apart(node: Node, guid: 
         f"mlx5_0 is another device now: at {places[1]} instead of {places[0]}",
         f"mlx5_1 is another device now: at {places[0]} instead of {places[1]}",
     ]
-
-
-def test_ports_of_one_device_are_one_device(make: Make) -> None:
-    node = make()
-    one, other = DeviceIdentity("0002:c903:0000:0001"), DeviceIdentity("0002:c903:0000:0002")
-    ports = [
-        replace(port("mlx4_0", node.tree.source(name)), id=PortId("mlx4_0", n + 1)) for n, name in enumerate(node.names)
-    ]
-    node.list_ports([replace(each, device=one) for each in ports])
-    node.start()
-    slots = dict(node.supervisor.slots)
-    assert len(set(slots.values())) == 2
-    node.run(1)
-    assert (node.supervisor.slots, node.supervisor.events.events()) == (slots, node.supervisor.events.events()[:1])
-    node.list_ports([replace(each, device=other) for each in ports])
-    node.run(1)
-    assert not set(slots.values()) & set(node.supervisor.slots.values())
-    assert [event.subject for event in node.supervisor.events.events() if event.kind == "replaced"] == ["mlx4_0"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +121,6 @@ def events_of(story: Story, device: str) -> list[dict[str, Any]]:
     return [event for event in story.events["after"] if event["device"] == device]
 
 
-def the_event(story: Story, device: str, kind: str) -> dict[str, Any]:
-    """The only event of this kind and device."""
-    (event,) = (event for event in events_of(story, device) if event["kind"] == kind)
-    return event
-
-
 def assert_time(event: dict[str, Any], true_ms: float, within_ms: float) -> None:
     """The truth lies in the uncertainty of the event, which is at most the time between two looks."""
     assert 0 <= event["time_ms"] - true_ms <= within_ms, event
@@ -156,12 +149,6 @@ def column(answer: bytes, device: str) -> list[float | None]:
     return [float(value) if value else None for value in values]
 
 
-@pytest.mark.parametrize("device", WORDS)
-def test_every_port_keeps_its_past_as_ratio(story: Story, device: str) -> None:
-    assert column(story.past["after"]["window"], device) == [RATE] * 60
-    assert column(story.past["after"]["ratio"], device) == [pytest.approx(RATE / NDR, rel=1e-6)] * 60
-
-
 @pytest.mark.parametrize(
     ("device", "question", "value"),
     [
@@ -188,13 +175,6 @@ def test_the_ports_say_what_is_wrong_with_them(story: Story) -> None:
     assert [device for device, port in story.ports["restarted"].items() if port["problem"]] == []
 
 
-@pytest.mark.parametrize("device", [DOWN, SLOWER, STATE_FAILS, COUNTERS_FAIL, HUNG, VANISHED])
-def test_the_ports_say_since_when(story: Story, device: str) -> None:
-    first, *_ = (event for event in events_of(story, device) if event["kind"] != "quarantined")
-    since_ms = datetime.fromisoformat(story.ports["during"][device]["since"]).timestamp() * 1000
-    assert since_ms == pytest.approx(first["time_ms"], abs=1)
-
-
 # the events of each device, with the most milliseconds between an incident or its end and the event
 EVENTS: dict[str, tuple[tuple[str, str, float], ...]] = {
     HEALTHY: (),
@@ -218,26 +198,6 @@ def test_the_events_tell_an_incident_and_its_end(story: Story, device: str) -> N
         assert_time(event, getattr(story, when), within_ms)
 
 
-def test_the_states_of_the_events_are_those_before_and_after(story: Story) -> None:
-    event = the_event(story, DOWN, "link-down")
-    assert (event["before"]["state"], event["after"]["state"]) == ("ACTIVE", "DOWN")
-    assert (event["before"]["physical"], event["after"]["physical"]) == ("LinkUp", "Polling")
-    # the last rate of the link, not the one that the kernel shows for a port that is down
-    assert event["after"]["rate_bytes_per_second"] == NDR
-    assert the_event(story, VANISHED, "disappeared")["after"] is None
-    assert the_event(story, VANISHED, "appeared")["after"]["active"]
-    rates = [
-        [event[when]["rate_bytes_per_second"] for when in ("before", "after")] for event in events_of(story, SLOWER)
-    ]
-    assert rates == [[NDR, HDR], [HDR, NDR]]
-    assert the_event(story, FLAPPED, "link-flap")["details"] == {"link_downed": 1}
-
-
-def test_the_device_that_hung_was_isolated_and_joined_the_others_again(story: Story) -> None:
-    kinds = [event["kind"] for event in events_of(story, HUNG) if event["subject"] == HUNG]
-    assert kinds == ["quarantined", "released"]
-
-
 def test_the_events_survive_a_kill(story: Story) -> None:
     before, after = story.events["after"], story.events["restarted"]
     assert after[: len(before)] == before
@@ -249,22 +209,3 @@ def test_the_daemon_is_ready_and_names_what_is_wrong(story: Story) -> None:
         assert f"{device}:1" in story.ready["during"]
     assert [device for device in WORDS if device in story.ready["after"]] == [COUNTERS_FAIL]
     assert story.ready["restarted"] == "Ready: sampling 8 ports.\n"
-
-
-def test_metrics_count_the_time_down_the_changes_and_the_events(story: Story) -> None:
-    metrics = story.metrics["after"]
-    down, up = (the_event(story, DOWN, kind) for kind in ("link-down", "link-up"))
-    assert metrics.port("down_seconds_total", DOWN) == pytest.approx((up["time_ms"] - down["time_ms"]) / 1000, abs=0.25)
-    assert metrics.port("down_seconds_total", HEALTHY) == 0
-    assert metrics.port("state_changes_total", DOWN) == 2
-    assert metrics.port("state_changes_total", FLAPPED) == 2
-    assert metrics.port("state_changes_total", HEALTHY) == 0
-    assert metrics.value("ibpulse_events_total", kind="link-down") == 1
-    assert metrics.value("ibpulse_events_total", kind="rate-change") == 2
-    found = story.metrics["during"].find("ibpulse_port_problem")
-    assert {dict(labels)["device"]: dict(labels)["problem"] for labels in found} == {
-        STATE_FAILS: "unreadable",
-        COUNTERS_FAIL: "unreadable",
-        HUNG: "hung",
-        VANISHED: "disappeared",
-    }

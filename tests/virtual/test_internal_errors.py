@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.internal_errors import PARTS
-from ibpulse.core.http import reload
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from tests.fabrics import add_device
@@ -115,27 +114,6 @@ def test_a_damaged_ring_withdraws_the_statistics_and_nothing_else(
         ring.close()
         node.run(5)
         assert node.metrics().find("ibpulse_port_transmit_bytes_total")
-
-
-def test_a_fault_in_the_reader_of_the_web_configuration_ends_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = folder / "web.yml"
-    config.write_text("http_server_config: {http2: false}\n")
-    read_config = reload.read_config
-
-    def read_or_fail(path: Path) -> object:
-        if "unexpected" in path.read_text():
-            raise RuntimeError("unexpected")
-        return read_config(path)
-
-    monkeypatch.setattr(reload, "read_config", read_or_fail)
-    with make_node(folder, f"--web.config.file={config}") as node:
-        node.run(3)
-        config.write_text("unexpected: true\n")
-        node.run(6)
-        assert errors(node)["web"] >= 1
-        assert sampled(node) == THREE
 
 
 def test_a_node_without_devices_is_ready_until_one_appears(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

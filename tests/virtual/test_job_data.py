@@ -49,13 +49,6 @@ def values_of(series: list[dict[str, Any]], direction: str) -> np.ndarray:
     return np.array([one["values"] for one in series if one["direction"] == direction], dtype=float)
 
 
-def test_the_job_has_all_nodes_with_begin_and_uncertainty(fleet: Fleet) -> None:
-    (job,) = fleet.get(JOBS)["jobs"]
-    assert (job["job_id"], job["running"]) == (JOB, True)
-    assert [(node["node"], node["ports"]) for node in job["nodes"]] == [(name, RAILS) for name in NODES]
-    assert all(node["began_uncertainty_ms"] >= 0 for node in job["nodes"])
-
-
 def test_jobs_and_nodes_that_do_not_exist_are_refused_with_those_that_do(fleet: Fleet) -> None:
     unknown = fleet.ask(f"{JOBS}/none/window")
     assert (unknown.status_code, unknown.json()["known_jobs"]) == (404, [JOB])
@@ -108,21 +101,6 @@ def test_a_stream_has_rows_batches_without_gaps_and_a_summary_each_second(fleet:
         assert any(value for each in batches for line in each["megabytes_per_second"] for value in line)
         viewer.leave()
     assert viewers[0].events("batch") == viewers[1].events("batch")
-
-
-def test_a_capture_of_the_job_is_on_all_nodes_and_one_archive(fleet: Fleet) -> None:
-    answer = fleet.post(f"{JOBS}/{JOB}/captures", {"reason": "Slow steps!", "before": "2s", "after": "500ms"})
-    assert answer.status_code == 202, answer.text
-    taken = answer.json()
-    assert [each["node"] for each in taken["nodes"]] == list(NODES)
-    fleet.run(3)
-    (mine,) = (each for each in of_job(fleet, "captures")["captures"] if each["id"] == taken["id"])
-    assert mine["reason"] == "Slow-steps"
-    assert all(each["size_bytes"] for each in mine["nodes"])
-    files = unpack(fleet.ask(mine["url"]).content)
-    assert [name.split("/")[1] for name in files] == list(NODES)
-    held = {node.name: [path.read_bytes() for path in node.captures.glob("*Slow-steps*")] for node in fleet.nodes}
-    assert [[content] for content in files.values()] == [held[name] for name in NODES]
 
 
 def unpack(content: bytes) -> dict[str, bytes]:

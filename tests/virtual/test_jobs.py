@@ -48,16 +48,6 @@ def ask_jobs(node: Node) -> dict[str, Any]:
     return {job["job_id"]: job for job in node.get("/api/v1/jobs")["jobs"]}
 
 
-def test_a_busy_node_with_the_cgroups_of_slurm_has_jobs(folder: Path) -> None:
-    with Node(folder, "--slow.interval=1s", rails=2, workload="constant") as node:
-        for name in ("s5K1KKYAYG5D00", "sEKNKTV3WPV500", "system"):
-            (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
-        node.run(3)
-        answer = node.get("/api/v1/jobs")
-        assert (answer["known"], len(answer["jobs"]), answer["notices"]) == (True, 2, [])
-        assert node.metrics().value("ibpulse_node_jobs") == 2
-
-
 def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

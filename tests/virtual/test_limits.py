@@ -21,7 +21,6 @@ from ibpulse.workbench.reports.run import describe_run
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.workloads import Constant
 from tests.perfetto_reader import read_trace
-from tests.tables import for_each
 from tests.virtual.node import Node
 
 HALF = {"congested": {"mlx5_2": 0.02}, "trained-down": ["mlx5_1"]}
@@ -59,17 +58,6 @@ def test_signs_of_a_span(node: Node) -> None:
     assert sum(limit["share"] for limit in found["limits"]) == pytest.approx(1)
 
 
-def test_a_full_counter_is_named(node: Node) -> None:
-    node.fault({"congested": {"mlx5_3": 1.0}})
-    node.run(3)
-    (remarks,) = (
-        port["remarks"] for port in node.get("/api/v1/limits", last="5s")["ports"] if port["port"] == "mlx5_3:1"
-    )
-    assert remarks == [
-        "its counter port_transmit_wait is full, so slow traffic is unknown until the counters of the port are cleared"
-    ]
-
-
 def test_counted_seconds_are_those_of_the_spans(node: Node) -> None:
     metrics = node.metrics()
     assert metrics.port(METRIC, "mlx5_1", sign="link") > 5
@@ -88,12 +76,6 @@ def test_a_port_that_vanished_has_no_seconds(node: Node) -> None:
     assert not totals.peaks
 
 
-def test_bins_of_a_long_interval_are_not_shorter(tmp_path: Path) -> None:
-    with Node(tmp_path, rails=1, interval="40ms") as node:
-        node.run(5)
-        assert node.get("/api/v1/limits", last="2s")["bin_ms"] == 120
-
-
 def test_a_capture_has_the_signs_of_the_node(node: Node, tmp_path: Path) -> None:
     node.post("/api/v1/captures", {"before": "10s", "after": "1s"})
     node.run(10)
@@ -105,8 +87,3 @@ def test_a_capture_has_the_signs_of_the_node(node: Node, tmp_path: Path) -> None
     tracks = read_trace(b"".join(write_trace([TracedNode(recording.meta, [recording])])))
     signs = {path[-1]: {name for name, _, _ in track.slices} for path, track in tracks.items() if "signs" in path[-1]}
     assert "link" in signs["signs of limits, mlx5_1:1"]
-
-
-@for_each([("last", "0s"), ("job", "none")])
-def test_refusals(name: str, value: str, node: Node) -> None:
-    assert node.ask("/api/v1/limits", **{name: value}).status_code in (404, 422)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import orjson
 import pytest
 
 from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.fleet import Fleet, share
-from tests.virtual.rates import RATE, WORD_RATE
+from tests.virtual.rates import RATE
 
 JOB = "/api/v1/jobs/7"
 SLOW = "node-2"
@@ -27,16 +26,6 @@ def fleet(shared_folder: Path) -> Iterator[Fleet]:
         made.view(f"{JOB}/stream")
         made.run(10)
         yield made
-
-
-def test_a_window_has_the_interval_of_most_nodes(fleet: Fleet) -> None:
-    # the newest samples of a node are complete five intervals later
-    end_ms = fleet.clock.time_ns() // 10**9 * 1000 - 6000
-    found = fleet.get(f"{JOB}/window", **{"from": str(end_ms - 4000), "to": str(end_ms)})
-    assert (found["interval_ms"], found["resolution_ms"], found["points"]) == (50, 50, 80)
-    assert {one["row"] for one in found["series"]} == {"node-0", "node-1", SLOW}
-    for one in found["series"]:
-        assert np.abs(np.array(one["values"]) - RATE).max() <= WORD_RATE
 
 
 def test_batches_have_the_interval_of_most_nodes_and_the_others_follow(fleet: Fleet) -> None:

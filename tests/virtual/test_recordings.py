@@ -23,7 +23,7 @@ from ibpulse.workbench.recorder.from_daemon import daemon_source
 from ibpulse.workbench.recorder.sampler_source import node_source
 from ibpulse.workbench.recorder.session import RecorderOptions, record
 from ibpulse.workbench.reports.run import Run, describe_run
-from ibpulse.workbench.reports.span import Moment, ReportOptions
+from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.replay import Player, Replay
 from tests.truth import Truth
 from tests.virtual.clock import WAKE_NS
@@ -256,15 +256,3 @@ def test_a_replay_gives_the_same_report(
     assert len(numbers) > 20
     assert {key: again[key] for key in numbers} == pytest.approx({key: same[key] for key in numbers}, rel=1e-6)
     assert all(again[key] == same[key] for key in same.keys() - numbers)
-
-
-def test_a_daemon_says_of_a_replay_what_the_report_says(
-    recorded: tuple[Node, Path, str], replayed: tuple[Path, Path, dict[str, Any]]
-) -> None:
-    before, after, summary = active_part(load(recorded[1])), load(replayed[1]), replayed[2]
-    whole, again = report(before).values, report(after).values
-    assert [again[key] for key in KEYS] == pytest.approx([whole[key] for key in KEYS], rel=1e-6)
-    begin_ns = summary["start_ms"] * 10**6 - after.start_ns + TICK_NS
-    part = report(after, begin=Moment(begin_ns, True), end=Moment(begin_ns + 6 * SECOND, True)).values
-    told = [summary["node"][key] for key in (*KEYS[:3], "rail_fairness_ratio")]
-    assert told == pytest.approx([part[key] for key in KEYS], rel=1e-6)

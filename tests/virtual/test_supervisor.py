@@ -14,14 +14,12 @@ from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.base.errors import SamplerError
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.model import ByteSource, Fabric
+from ibpulse.core.model import ByteSource
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from ibpulse.core.ring.reader import RingReader
 from tests.ring.tiny import tiny_tmpfs
 from tests.sampler.tree import port
 from tests.virtual.samplers import INTERVAL_NS, Make, Supervised
-from tests.virtual.world import SECOND
 
 __all__ = ["tiny_tmpfs"]
 
@@ -35,25 +33,6 @@ class BrokenFile(EventFile):
         if self.broken:
             raise ZeroDivisionError
         return super().append(event)
-
-
-def test_a_plan_that_cannot_be_written_at_the_start_is_written_later(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = make()
-    plan = plan_path(node.ring.path, 0)
-    plan.mkdir()
-    node.start(6)
-    sentence = (
-        f"the sampler's plan {plan} cannot be written: Is a directory; "
-        "set ring.dir to a writable directory with free space; retrying"
-    )
-    assert node.errors.notices() == (f"internal error in plan (main sampler): {sentence}",)
-    assert caplog.text.count(sentence) == 1
-    assert node.samplers.running() == []
-    plan.rmdir()
-    node.run(6)
-    assert node.sampled("mlx5_1", 0.5) == "x" * 50
 
 
 def test_a_scan_that_fails_leaves_the_last_one_in_force(node: Supervised) -> None:
@@ -107,19 +86,6 @@ def test_a_program_that_cannot_be_started_is_an_error_at_the_start(make: Make) -
         node.start()
 
 
-def test_a_sampler_that_cannot_be_started_for_a_while_is_started_later(
-    node: Supervised, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A machine without a free process for a moment must not lose its daemon."""
-    node.samplers.error = errno.EAGAIN
-    node.samplers.kill()
-    node.run(4)
-    assert caplog.text.count("cannot be started: Resource temporarily unavailable; retrying") == 1
-    node.samplers.error = 0
-    node.run(6)
-    assert node.sampled("mlx5_0", 0.5) == "x" * 50
-
-
 def test_a_take_over_that_finds_no_free_process_is_finished_later(
     node: Supervised, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,23 +100,9 @@ def test_a_take_over_that_finds_no_free_process_is_finished_later(
     assert "the sampler could not be started; restarting it" in caplog.messages
 
 
-def test_every_port_with_a_counter_is_sampled(make: Make) -> None:
-    node = make()
-    node.inventory.fabric = Fabric((*node.inventory.fabric.ports, port("mlx5_9", None)))
-    node.start()
-    assert sorted(node.supervisor.slots) == ["mlx5_0:1", "mlx5_1:1"]
-    assert node.supervisor.fabric == node.inventory.fabric
-    assert node.ring.slots() == node.supervisor.slots
-    assert {node.sampled(name, 0.5) for name in node.names} == {"x" * 50}
-
-
-def test_stopping_leaves_no_process_behind(node: Supervised) -> None:
-    assert node.samplers.running() == [0]
-    node.stop()
-    assert node.samplers.running() == []
-
-
-def test_health_reports_the_state_of_the_sampler(make: Make) -> None:
+def test_health_reports_the_state_of_the_sampler_and_a_refused_request_is_logged_once(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     node = make(options=SupervisorOptions(scheduler="fifo", cpu=4095))
     assert node.supervisor.heartbeat_age_seconds() is None
     node.start()
@@ -160,16 +112,38 @@ def test_health_reports_the_state_of_the_sampler(make: Make) -> None:
     assert (health.cpu_requested, health.cpu_actual) == ("4095", "")
     # the last tick began just before this whole second
     assert health.heartbeat_age_seconds == pytest.approx(0.00995, abs=1e-5)
-
-
-def test_a_refused_request_is_logged_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    node = make(options=SupervisorOptions(cpu=4095))
-    node.start(2)
     node.samplers.kill()
     node.run(2)
     assert node.supervisor.health().restarts == 1
-    assert [message for message in caplog.messages if "refused" in message] == [
-        "sampler.cpu was refused (Invalid argument); the sampler continues without it"
+    assert caplog.text.count("sampler.cpu was refused (Invalid argument); the sampler continues without it") == 1
+
+
+def test_every_port_that_goes_and_comes_is_named(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ports = node.inventory.fabric.ports
+    for present in ((), ports):
+        node.list_ports(present)
+        node.run(1)
+    assert [message for message in caplog.messages if "port mlx5_0:1, mlx5_1:1" in message] == [
+        "disappeared: port mlx5_0:1, mlx5_1:1",
+        "now sampling: port mlx5_0:1, mlx5_1:1",
+    ]
+
+
+def test_a_file_that_goes_missing_is_logged_once_and_again_when_it_answers(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = make()
+    hidden = node.tree.path("mlx5_0").with_name("hidden")
+    node.tree.path("mlx5_0").rename(hidden)
+    node.start(2)
+    hidden.rename(node.tree.path("mlx5_0"))
+    node.run(2)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
+        "port mlx5_0:1: its device disappeared (ENOENT: No such file or directory); searching for it",
+        "port mlx5_0:1: its counter files are readable again",
     ]
 
 
@@ -207,16 +181,6 @@ def test_a_damaged_plan_is_written_again_for_a_new_sampler(node: Supervised) -> 
     assert node.supervisor.health().restarts == 1
 
 
-def test_a_daemon_that_starts_on_an_old_ring_counts_no_missed_ticks(node: Supervised) -> None:
-    node.stop()
-    node.world.pause(5 * SECOND)
-    node.supervisor = node.make()
-    node.start(2)
-    assert node.word(at.L_MISSED) == 0
-    # five seconds and the start of the process
-    assert node.hole("mlx5_0", 7.5) == 504
-
-
 def test_a_port_that_leaves_and_comes_back_keeps_its_slot(node: Supervised) -> None:
     ports, slots = node.inventory.fabric.ports, dict(node.supervisor.slots)
     node.list_ports(ports[1:])
@@ -237,79 +201,6 @@ def test_a_port_that_changes_its_unit_is_sampled_in_another_slot(node: Supervise
     assert node.sampled("mlx5_0", 0.5) == "x" * 50
 
 
-def test_a_cached_port_is_sampled_at_its_stride(make: Make) -> None:
-    node = make()
-    node.list_ports([port("mlx5_0", node.tree.source("mlx5_0", 0.01))])
-    node.start()
-    # three times the 10 ms of the cache, as the next divisor of a second
-    assert node.ring.slot_word(node.supervisor.slots["mlx5_0:1"], at.S_STRIDE) == 4
-    newest = node.ring.latest_tick()
-    first = newest - newest % 4 - 39
-    present = RingReader(node.ring).read([0], first, first + 39).present[0]
-    assert present.tolist() == [False, False, False, True] * 10
-
-
-def test_a_file_that_goes_missing_is_logged_once_and_again_when_it_answers(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    node = make()
-    hidden = node.tree.path("mlx5_0").with_name("hidden")
-    node.tree.path("mlx5_0").rename(hidden)
-    node.start(2)
-    hidden.rename(node.tree.path("mlx5_0"))
-    node.run(2)
-    assert node.sampled("mlx5_0", 0.5) == "x" * 50
-    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
-        "port mlx5_0:1: its device disappeared (ENOENT: No such file or directory); searching for it",
-        "port mlx5_0:1: its counter files are readable again",
-    ]
-
-
-def test_a_file_that_keeps_failing_is_logged_once_also_by_a_new_sampler(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = make()
-    node.tree.write("mlx5_0", "N/A (no PMA)", 5)
-    node.start(2)
-    node.samplers.kill()
-    node.run(2)
-    assert node.sampled("mlx5_1", 0.5) == "x" * 50
-    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
-        "port mlx5_0:1: a counter file keeps failing (its content is not a number); pausing it and retrying within a "
-        "minute. If it never recovers, add the port to ports.exclude"
-    ]
-
-
-def test_notices_of_the_scan_are_logged_once_though_they_come_and_go(
-    node: Supervised, caplog: pytest.LogCaptureFixture
-) -> None:
-    ports = node.inventory.fabric.ports
-    for notices in (("mlx5_0: odd.",), ("mlx5_0: odd.", "mlx5_1: odd too."), (), ("mlx5_0: odd.",)):
-        node.inventory.fabric = Fabric(ports, notices)
-        node.run(1)
-    assert [message for message in caplog.messages if "odd" in message] == ["mlx5_0: odd.", "mlx5_1: odd too."]
-    # again after an hour without it, in which nothing runs
-    node.inventory.fabric = Fabric(ports)
-    node.run(1)
-    node.world.monotonic_ns += 3601 * SECOND
-    node.inventory.fabric = Fabric(ports, ("mlx5_0: odd.",))
-    node.run(1)
-    assert caplog.messages.count("mlx5_0: odd.") == 2
-
-
-def test_every_port_that_goes_and_comes_is_named(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    ports = node.inventory.fabric.ports
-    for present in ((), ports):
-        node.list_ports(present)
-        node.run(1)
-    assert [message for message in caplog.messages if "port mlx5_0:1, mlx5_1:1" in message] == [
-        "disappeared: port mlx5_0:1, mlx5_1:1",
-        "now sampling: port mlx5_0:1, mlx5_1:1",
-    ]
-
-
 def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -323,17 +214,6 @@ def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
         "the node has 258 ports, but the ring only has space for 256: efa_256:1 and later ports are not sampled; "
         "exclude other ports with ports.exclude"
     ]
-
-
-@pytest.mark.needs("root")
-@pytest.mark.real("process")
-def test_a_port_without_space_at_the_start_does_not_affect_the_others(make: Make, tiny_tmpfs: Path) -> None:
-    node = make(ring=RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000))
-    node.start()
-    assert list(node.supervisor.slots) == ["mlx5_0:1"]
-    assert node.sampled("mlx5_0", 0.5) == "x" * 50
-    (notice,) = node.supervisor.fabric.notices
-    assert "has no space for port mlx5_1:1" in notice
 
 
 @pytest.mark.needs("root")

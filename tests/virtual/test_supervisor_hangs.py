@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sampler import kernel
-from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.core.ring import layout as at
 from tests.virtual.samplers import INTERVAL_NS, Supervised
@@ -73,20 +72,6 @@ def test_a_read_that_waits_for_the_processor_does_not_hang(
     assert node.sampled("mlx5_0", 0.5) == "x" * 50
 
 
-def test_a_device_that_hangs_again_has_to_respond_for_the_whole_time_again(node: Supervised) -> None:
-    node.hang("mlx5_1")
-    node.run(1)
-    for _ in range(3):
-        node.answer("mlx5_1")
-        node.run(2.5)
-        assert node.supervisor.health().quarantined_devices == ("mlx5_1",)
-        node.hang("mlx5_1")
-        node.run(1)
-    node.answer("mlx5_1")
-    node.run(4)
-    assert node.supervisor.health().quarantined_devices == ()
-
-
 def test_a_sampler_that_hangs_in_its_first_tick_is_no_step_of_the_clock(node: Supervised) -> None:
     """The sampler before it ended seconds ago, so the last tick that was read whole is that old."""
     node.samplers.error = errno.EAGAIN
@@ -131,81 +116,3 @@ def test_stopping_does_not_wait_for_a_read_that_hangs(node: Supervised) -> None:
     node.world.pause(10 * MS)
     assert node.samplers.running() == []
     assert [node.word(at.L_TICKS, lane) for lane in range(at.LANE_COUNT)] == ticks
-
-
-def test_a_device_that_vanishes_and_comes_back_under_its_name_is_sampled_again(
-    node: Supervised, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("port_xmit_data", "port_rcv_data"):
-        node.tree.path("mlx5_0", name).unlink()
-    node.run(1)
-    assert "port mlx5_0:1: its device disappeared (ENODEV: No such device); searching for it" in caplog.messages
-    assert [node.sampled(name, 0.5) for name in node.names] == ["." * 50, "x" * 50, "x" * 50]
-    node.tree.write("mlx5_0", 0, 10)
-    node.run(1)
-    assert node.sampled("mlx5_0", 0.5) == "x" * 50
-    assert node.supervisor.health().restarts == 0
-
-
-@pytest.fixture
-def slow(node: Supervised) -> Supervised:
-    """A supervisor that has found that one of three devices is slow."""
-    node.gate(SLOW).delay_ns = 8 * MS
-    node.run(10)
-    return node
-
-
-def lengthened(node: Supervised) -> list[str]:
-    return [reads.device for reads in node.supervisor.health().reads if reads.interval_lengthened]
-
-
-def stride(node: Supervised) -> int:
-    return node.ring.slot_word(node.supervisor.slots[f"{SLOW}:1"], at.S_STRIDE)
-
-
-def test_a_slow_device_returns_to_the_others_when_it_is_quick_again(
-    slow: Supervised, caplog: pytest.LogCaptureFixture
-) -> None:
-    slow.gate(SLOW).delay_ns = 0
-    # its slow reads are in the last samples for another six seconds
-    slow.run(PATIENCE_SECONDS)
-    assert stride(slow) == 10
-    slow.run(12)
-    assert stride(slow) == 1
-    assert slow.samplers.running() == [0]
-    assert slow.sampled(SLOW, 0.5) == "x" * 50
-    assert lengthened(slow) == []
-    assert f"device {SLOW}: reads now take 0 ms (p99); sampling it every 10 ms from now on" in caplog.messages
-
-
-def test_a_slow_device_that_hangs_is_quarantined_in_the_process_that_it_has(
-    slow: Supervised, caplog: pytest.LogCaptureFixture
-) -> None:
-    process = slow.samplers.by_lane[1]
-    slow.hang(SLOW)
-    slow.run(1)
-    assert slow.supervisor.health().quarantined_devices == (SLOW,)
-    assert slow.samplers.by_lane[1] is process
-    assert f"device {SLOW}: a read has hung for over 0.25 s in its separate process" in caplog.messages
-    slow.answer(SLOW)
-    slow.run(8)
-    assert slow.supervisor.health().quarantined_devices == ()
-    assert slow.samplers.running() == [0, 1]
-    assert slow.supervisor.health().takeovers == 0
-
-
-def test_a_slow_device_leaves_its_process_with_the_fabric(slow: Supervised) -> None:
-    slow.list_ports([port for port in slow.inventory.fabric.ports if port.id.device != SLOW])
-    slow.run(1)
-    assert slow.samplers.running() == [0]
-    assert {slow.sampled(name, 0.5) for name in ("mlx5_0", "mlx5_2")} == {"x" * 50}
-    assert SLOW not in {reads.device for reads in slow.supervisor.health().reads}
-
-
-def test_a_device_that_becomes_slower_is_sampled_still_less_often(slow: Supervised) -> None:
-    process = slow.samplers.by_lane[1]
-    slow.gate(SLOW).delay_ns = 22 * MS
-    slow.run(10)
-    # 220 ms are too short, and 250 ms divide a second
-    assert stride(slow) == 25
-    assert slow.samplers.by_lane[1] is process

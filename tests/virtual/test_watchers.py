@@ -30,27 +30,6 @@ def watch(node: Node, clock: Callable[[], float] | None = None) -> DaemonWatcher
     return DaemonWatcher(node.connect(URL), clock or node.clock.monotonic)
 
 
-def test_it_shows_what_the_daemon_samples(folder: Path) -> None:
-    with Node(folder, rails=2, workload=Constant(RATE)) as node:
-        node.run(15)
-        view = fetch(node, watch(node))
-    assert (view.place, view.interval_ns, view.bin_ns, view.others) == (URL, 10_000_000, BIN_NS, 0)
-    assert [(rail.name, rail.active, rail.state) for rail in view.rails] == [
-        ("mlx5_0:1", True, "ACTIVE"),
-        ("mlx5_1:1", True, "ACTIVE"),
-    ]
-    for rail in view.rails:
-        assert rail.rate_bytes_per_second == 50e9
-        assert rail.means == pytest.approx((RATE, RATE), abs=WORD_RATE)
-        assert rail.peaks.shape == (2, 20)
-        assert np.nanmax(rail.peaks) == pytest.approx(RATE, abs=WORD_RATE)
-    assert view.summary is not None
-    assert view.summary.node.rails == 2
-    assert view.sampler is not None
-    assert view.sampler.ticks
-    assert view.sampler.lateness_seconds is not None
-
-
 def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(folder: Path) -> None:
     with Node(folder / "old", rails=2, workload=Constant(RATE)) as node:
         node.run(5)

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.core.metrics import web
-from tests import ROOT
-from tests.metrics.exported import exported_names
 from tests.tables import for_each
 from tests.virtual.node import Node
 
@@ -49,14 +46,3 @@ def test_no_path_leads_out(method: str, path: str, node: Node) -> None:
     assert answer.status_code in ((404,) if method == "GET" else (404, 405))
     assert answer.headers["content-type"] == "application/problem+json"
     assert str(node.path) not in answer.text
-
-
-def test_every_family_is_in_the_table_and_in_the_docs(node: Node) -> None:
-    node.ask("/metrics")
-    # this one has the request before it
-    lines = node.ask("/metrics").text.splitlines()
-    scraped = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert scraped == [name for name in exported_names() if name in scraped]
-    assert {row.name for row in web.ROWS} <= set(scraped)
-    page = (ROOT / "docs" / "metrics.md").read_text()
-    assert [name for name in scraped if f"`{name}`" not in page] == []

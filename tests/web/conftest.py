@@ -14,12 +14,7 @@ from tests.web.rings import Node, full_node
 from tests.web.served import Files, Served
 
 # their clock is that of the loop; others have processes, threads, or the daemon's own loop
-CLOCK_LOOPS = {
-    "test_line_rate",
-    "test_server",
-    "test_stream",
-    "test_stream_states",
-}
+CLOCK_LOOPS = {"test_line_rate", "test_server", "test_stream", "test_stream_states"}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, type[asyncio.AbstractEventLoop]]:

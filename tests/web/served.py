@@ -81,11 +81,7 @@ class Served:
         """Exit status and answer of curl."""
         command = ["curl", "--silent", "--show-error", "--max-time", "10", "--cacert", str(self.files.authority.cert)]
         process = await asyncio.create_subprocess_exec(
-            *command,
-            *flags,
-            f"https://localhost:{self.server.port}/",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            *command, *flags, f"https://localhost:{self.server.port}/", stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         out, error = await process.communicate()
         assert process.returncode is not None

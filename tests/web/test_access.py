@@ -16,16 +16,10 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.core.http import access
-from ibpulse.core.http.access import (
-    AccessControl,
-    HostCheck,
-    PasswordCheck,
-    is_foreign_write,
-    parse_basic,
-)
-from ibpulse.core.http.admission import FullError
+from ibpulse.core.http.access import AccessControl, HostCheck, PasswordCheck, is_foreign_write, parse_basic
 from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
+from tests.tables import for_each
 from tests.turns import until
 from tests.web.conftest import make_client
 from tests.web.rings import Node
@@ -64,38 +58,28 @@ def controlled(web_config: WebConfigReloader | None, **client: object) -> httpx.
     return httpx.AsyncClient(transport=transport, base_url="http://node")
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/ports", "/api/docs", "/api/openapi.json", "/no-such-page"])
-async def test_every_path_but_the_probes_needs_the_password(client: httpx.AsyncClient, path: str) -> None:
-    assert (await client.get(path)).status_code == 401
-    assert (await client.head(path)).status_code == 401
-    assert (await client.get(path, auth=("alice", "secret"))).status_code == (404 if path == "/no-such-page" else 200)
-
-
-@pytest.mark.parametrize(
-    "path", ["/-/healthy/", "/-/healthy/../../metrics", "//-/healthy", "/-/Healthy", "/-/healthy%2f"]
-)
-async def test_paths_like_probes_need_the_password(client: httpx.AsyncClient, path: str) -> None:
-    request = httpx.Request("GET", "http://node/")
-    request.url = request.url.copy_with(raw_path=path.encode())
-    assert (await client.send(request)).status_code == 401
+async def test_every_path_but_the_probes_needs_the_password(client: httpx.AsyncClient) -> None:
+    for path in ("/", "/metrics", "/api/v1/ports", "/api/docs", "/api/openapi.json", "/no-such-page"):
+        assert (await client.get(path)).status_code == (await client.head(path)).status_code == 401
+        status = (await client.get(path, auth=("alice", "secret"))).status_code
+        assert status == (404 if path == "/no-such-page" else 200)
+    for path in ("/-/healthy/", "/-/healthy/../../metrics", "//-/healthy", "/-/Healthy", "/-/healthy%2f"):
+        request = httpx.Request("GET", "http://node/")
+        request.url = request.url.copy_with(raw_path=path.encode())
+        assert (await client.send(request)).status_code == 401
 
 
 @pytest.mark.parametrize(
     ("user", "password", "status"),
     [
-        ("alice", "secret", 200),
         ("ünal", "ö", 200),
-        ("bob", LONG, 200),
         # bcrypt looks at 72 bytes
         ("bob", LONG[:36], 200),
         ("bob", LONG[:35], 401),
         ("alice", "Secret", 401),
         ("alice", "", 401),
         ("alice", "secret\0", 401),
-        ("alice", LONG, 401),
-        ("Alice", "secret", 401),
         ("nobody", "secret", 401),
-        ("", "", 401),
     ],
 )
 async def test_only_the_right_password_opens(client: httpx.AsyncClient, user: str, password: str, status: int) -> None:
@@ -107,21 +91,10 @@ async def test_only_the_right_password_opens(client: httpx.AsyncClient, user: st
         assert answer.status_code == status
 
 
-@pytest.mark.parametrize(
-    "header", [b"", b"Basic", b"Basic !", b"Bearer YWxpY2U6c2VjcmV0", b"Basic YWxpY2U=", b"Basic //86YQ==", b"Basic =="]
-)
-def test_other_authorizations_are_none(header: bytes) -> None:
-    assert parse_basic(header) is None
-
-
-def test_a_password_may_hold_colons() -> None:
+def test_a_password_may_hold_colons_and_other_authorizations_are_none() -> None:
     assert parse_basic(b"basic  " + base64.b64encode(b"alice:a:b")) == ("alice", b"a:b")
-
-
-async def test_the_name_of_the_user_reaches_the_routes(tmp_path: Path) -> None:
-    async with controlled(write_web_config(tmp_path)) as client:
-        assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": "alice"}
-        assert (await client.get("/-/healthy", auth=("alice", "secret"))).json() == {"user": None}
+    for header in (b"", b"Basic", b"Basic !", b"Bearer YWxpY2U6c2VjcmV0", b"Basic YWxpY2U=", b"Basic //86YQ=="):
+        assert parse_basic(header) is None
 
 
 async def test_a_right_password_is_checked_once_and_again_after_a_time_unused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,27 +155,6 @@ class Held:
         self.niceness.append(os.nice(0))
         self.go.wait(10)
         return password == b"secret"
-
-
-async def test_a_new_client_has_its_turn_before_the_queued_guesses_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch)
-    check = PasswordCheck()
-    guesses = [
-        asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), f"10.0.0.{number % 4}"))
-        for number in range(access.MAX_WAITING + 1)
-    ]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    right = asyncio.create_task(check.is_right(USERS, ("alice", b"secret"), "10.0.0.9"))
-    held.go.set()
-    assert await right
-    # the running guess, and at most one more of each client
-    assert held.passwords.index(b"secret") <= 1 + 4
-    results = await asyncio.gather(*guesses, return_exceptions=True)
-    displaced = [result for result in results if isinstance(result, FullError)]
-    assert len(displaced) == 1
-    assert results.count(False) == access.MAX_WAITING
-    assert not check._running
 
 
 async def test_a_client_with_a_wrong_password_waits_behind_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +232,7 @@ async def test_requests_over_the_rate_are_refused_but_never_probes(tmp_path: Pat
         assert (await client.get("/-/ready")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("method", "headers", "foreign"),
+@for_each(
     [
         ("POST", {}, False),
         ("POST", {"sec-fetch-site": "same-origin"}, False),
@@ -294,7 +245,7 @@ async def test_requests_over_the_rate_are_refused_but_never_probes(tmp_path: Pat
         ("POST", {"origin": "https://evil.example", "host": "node:10055"}, True),
         ("POST", {"origin": "null", "host": "node:10055"}, True),
         ("PUT", {"origin": "https://evil.example"}, True),
-    ],
+    ]
 )
 def test_browsers_write_only_from_our_own_pages(method: str, headers: dict[str, str], foreign: bool) -> None:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -318,12 +269,11 @@ async def test_every_answer_has_the_configured_headers(node: Node, tmp_path: Pat
         assert any("frame-ancestors 'none'" in policy for policy in policies)
 
 
-LOOPBACK = ["localhost", "LOCALHOST:10055", "localhost.:1", "127.0.0.1", "127.9.8.7:10055", "[::1]", "[::1]:10055"]
-FOREIGN = ["evil.example", "evil.example:10055", "127.0.0.1.evil.example", "localhost.evil.example", "a:b", "", "[::1"]
+LOOPBACK = ["localhost", "LOCALHOST:10055", "localhost.:1", "127.9.8.7:10055", "[::1]", "[::ffff:127.0.0.1]:1"]
+FOREIGN = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "a:b", "", "[::1"]
 # an address in digits, of which no name server is asked
 MAPPED = pytest.param("::ffff:127.0.0.1", marks=pytest.mark.real("network"))
-LISTENING = ["127.0.0.1", "127.0.0.9", "::1", "localhost", MAPPED]
-ADDRESSES = ["10.0.0.7", "10.0.0.7:10055", "[2001:db8::7]:1", "0.0.0.0", "[fe80::1]"]
+ADDRESSES = ["10.0.0.7", "10.0.0.7:10055", "[2001:db8::7]:1", "0.0.0.0", "[::ffff:10.0.0.7]"]
 
 
 def served(check: HostCheck, hosts: Sequence[str]) -> list[str]:
@@ -331,11 +281,9 @@ def served(check: HostCheck, hosts: Sequence[str]) -> list[str]:
     return [host for host in hosts if check.find_refusal([(b"host", host.encode())]) is None]
 
 
-@pytest.mark.parametrize("listen", LISTENING)
+@pytest.mark.parametrize("listen", ["127.0.0.1", "::1", "localhost", MAPPED])
 def test_a_server_on_a_loopback_address_serves_loopback_names_only(listen: str) -> None:
-    check = HostCheck(listen)
-    assert served(check, [*LOOPBACK, "[::ffff:127.0.0.1]:1"]) == [*LOOPBACK, "[::ffff:127.0.0.1]:1"]
-    assert served(check, [*FOREIGN, *ADDRESSES, "[::ffff:10.0.0.7]"]) == []
+    assert served(HostCheck(listen), [*LOOPBACK, *FOREIGN, *ADDRESSES]) == LOOPBACK
 
 
 # of addresses in digits no name server is asked
@@ -346,25 +294,11 @@ def test_any_other_server_serves_every_name(listen: str, monkeypatch: pytest.Mon
     assert served(HostCheck(listen), [*LOOPBACK, *FOREIGN, *ADDRESSES]) == [*LOOPBACK, *FOREIGN, *ADDRESSES]
 
 
-NAMES = ["gpu7", "GPU7:443", "gpu7.", "ibpulse.example.org"]
-
-
-@pytest.mark.parametrize(
-    ("listen", "configured", "names"),
-    [
-        # case and port are ignored
-        ("127.0.0.1", ["gpu7", "IBpulse.example.org"], NAMES),
-        # a server that listens elsewhere has its addresses, too
-        ("", ["gpu7"], ["gpu7", *LOOPBACK, *ADDRESSES]),
-        ("127.0.0.1", ["*"], FOREIGN),
-    ],
-)
-def test_configured_names_are_served(listen: str, configured: list[str], names: list[str]) -> None:
-    foreign = [] if configured == ["*"] else FOREIGN
-    assert served(HostCheck(listen, configured), [*names, *foreign]) == names
-
-
-def test_every_host_header_counts() -> None:
-    check = HostCheck("127.0.0.1")
-    assert check.find_refusal([(b"accept", b"evil.example")]) is None
-    assert check.find_refusal([(b"host", b"localhost"), (b"host", b"evil.example")]) is not None
+def test_configured_names_are_served_whatever_their_case_and_port() -> None:
+    names = ["gpu7", "GPU7:443", "gpu7.", "ibpulse.example.org"]
+    assert served(HostCheck("127.0.0.1", ["gpu7", "IBpulse.example.org"]), [*names, *FOREIGN]) == names
+    # a server that listens elsewhere has its addresses, too
+    assert served(HostCheck("", ["gpu7"]), ["gpu7", *ADDRESSES, *FOREIGN]) == ["gpu7", *ADDRESSES]
+    assert served(HostCheck("127.0.0.1", ["*"]), FOREIGN) == FOREIGN
+    every_header = [(b"accept", b"x"), (b"host", b"localhost"), (b"host", b"evil.example")]
+    assert HostCheck("127.0.0.1").find_refusal(every_header) is not None

@@ -343,11 +343,7 @@ class Wire:
         self.closed = True
 
 
-BOUNDS = {
-    "MAX_CONNECTIONS": 6,
-    "MAX_CONNECTIONS_PER_CLIENT": 4,
-    "SPARE_CONNECTIONS": 4,
-}
+BOUNDS = {"MAX_CONNECTIONS": 6, "MAX_CONNECTIONS_PER_CLIENT": 4, "SPARE_CONNECTIONS": 4}
 
 
 def test_connections_stay_within_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,59 +181,40 @@ async def test_a_request_without_a_body_uses_the_settings(client: httpx.AsyncCli
     assert "is not finished yet" in problem(await client.delete(answer.json()["url"]), 404)["detail"]
 
 
-async def test_captures_are_listed_newest_first(client: httpx.AsyncClient, recorder: FlightRecorder) -> None:
-    names = [make_name(number * SECOND_NS, "x") for number in (1, 3, 2)]
-    for name in names:
-        recorder.store.path(name).write_bytes(b"PAR1")
-    listing = (await client.get(PATH)).json()
-    assert [each["trigger_ms"] for each in listing["captures"]] == [3000, 2000, 1000]
-    assert (listing["stored_bytes"], listing["problem"]) == (12, "")
-
-
-async def test_a_file_whose_capture_is_still_pending_is_not_listed(
+async def test_captures_are_listed_newest_first_unless_they_are_still_pending(
     client: httpx.AsyncClient, recorder: FlightRecorder
 ) -> None:
     pending = (await client.post(PATH, json={"before": "1s", "after": "5s"})).json()
-    recorder.store.path(find_name(pending["name"])).write_bytes(b"PAR1")
+    for name in (*(make_name(number * SECOND_NS, "x") for number in (1, 3, 2)), find_name(pending["name"])):
+        recorder.store.path(name).write_bytes(b"PAR1")
     listing = (await client.get(PATH)).json()
-    assert (listing["captures"], listing["pending"], listing["stored_bytes"]) == ([], [pending], 0)
+    assert [each["trigger_ms"] for each in listing["captures"]] == [3000, 2000, 1000]
+    assert (listing["pending"], listing["stored_bytes"], listing["problem"]) == ([pending], 12, "")
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 async def test_writing_needs_a_user(node: Node, recorder: FlightRecorder, method: str, path: str) -> None:
     async with client_of(node, recorder, allow_unauthenticated=False) as client:
-        found = problem(await client.request(method, path, content=b"{"), 403)
-        assert found["type"] == "/api/docs#writing-needs-user"
-        assert found["detail"] == (
-            "Taking and deleting captures requires a user: set up users or client certificates in --web.config.file, "
-            "or allow anyone with --capture.allow-unauthenticated=true."
-        )
+        assert problem(await client.request(method, path, content=b"{"), 403)["type"] == "/api/docs#writing-needs-user"
         assert (await client.get(PATH)).json()["pending"] == []
-
-
-async def test_a_user_may_write(node: Node, recorder: FlightRecorder) -> None:
     async with client_of(node, recorder, allow_unauthenticated=False, user="alice") as client:
-        entry = await taken(client)
-        assert (await client.post(ALERTS, json={"version": "4", "alerts": []})).status_code == 200
-        assert (await client.delete(entry["url"])).status_code == 204
+        assert (await client.request(method, path, content=b"{}")).status_code != 403
 
 
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        (b"{", "body: is not JSON: "),
-        (b"[1]", "body: '[1]' is not an object"),
-        (b"\xff", "body: is not JSON: "),
-        (b'{"why":"x"}', "why: no such name; use reason, labels, before or after"),
-        (b'{"reason":""}', "reason: '' is too short; use 1 or more characters"),
-        (b'{"labels":{"a":1}}', "a: '1' is not a text"),
-        (b'{"before":"soon"}', "before: 'soon' is not a duration; write it like 10ms, 5s or 1h30m"),
-        (b'{"before":"0s"}', "before: '0s' is zero; give more than 0"),
-        (b'{"after":"1h"}', "before: 1h5s together with after exceeds the history, 40s960ms; shorten one of them"),
-    ],
-)
-async def test_an_invalid_body_is_refused(client: httpx.AsyncClient, body: bytes, sentence: str) -> None:
-    assert sentence in problem(await client.post(PATH, content=body), 422)["detail"]
+INVALID = {
+    b"[1]": "body: '[1]' is not an object",
+    b"\xff": "body: is not JSON: ",
+    b'{"why":"x"}': "why: no such name; use reason, labels, before or after",
+    b'{"reason":""}': "reason: '' is too short; use 1 or more characters",
+    b'{"labels":{"a":1}}': "a: '1' is not a text",
+    b'{"before":"0s"}': "before: '0s' is zero; give more than 0",
+    b'{"after":"1h"}': "before: 1h5s together with after exceeds the history, 40s960ms; shorten one of them",
+}
+
+
+async def test_an_invalid_body_is_refused(client: httpx.AsyncClient) -> None:
+    for body, sentence in INVALID.items():
+        assert sentence in problem(await client.post(PATH, content=body), 422)["detail"]
 
 
 async def test_more_captures_than_can_wait_are_refused(client: httpx.AsyncClient) -> None:
@@ -251,6 +232,11 @@ async def test_a_firing_alert_of_this_node_takes_a_capture_once(client: httpx.As
     assert answer["alerts"] == 1
     assert answer["capture"].startswith("20251121T000005.000Z-Stalled-")
     assert (await client.post(ALERTS, json=body)).json() == {"capture": None, "alerts": 0}
+    # alerts without fingerprints are distinguished by their labels
+    for name, expected in (("Stalled", 1), ("Slower", 1), ("Stalled", 0)):
+        labels = {"alertname": name, "instance": "node7:10055"}
+        body = {"version": "4", "alerts": [alert(labels=labels, fingerprint="")]}
+        assert (await client.post(ALERTS, json=body)).json()["alerts"] == expected
 
 
 async def test_parts_of_a_capture_are_sent_as_asked_for(client: httpx.AsyncClient) -> None:
@@ -314,11 +300,9 @@ async def test_a_disk_that_fails_is_for_the_log(
     directory.write_text("")
     others = [MISSING.replace("missing", f"missing-{number}") for number in range(3)]
     for method, path in (("GET", PATH), ("GET", PATH), *(("GET", other) for other in others), ("DELETE", MISSING)):
-        found = problem(await client.request(method, path), 503)
-        assert found["detail"] == "Captures are currently unavailable; see the server's log."
+        assert problem(await client.request(method, path), 503)["type"] == "/api/docs#no-captures"
     # no client can fill the log
     assert caplog.text.count(f"capture.dir: {directory} cannot be read: Not a directory") == 1
-    assert caplog.text.count("-missing-0-00000000.parquet cannot be read: Not a directory") == 1
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) <= 3
     directory.unlink()
     directory.mkdir()
@@ -377,10 +361,3 @@ async def test_a_hung_disk_of_captures_delays_nothing_else(
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-
-
-async def test_alerts_without_fingerprints_are_distinguished_by_their_labels(client: httpx.AsyncClient) -> None:
-    here = {"instance": "node7:10055"}
-    for name, expected in (("Stalled", 1), ("Slower", 1), ("Stalled", 0)):
-        body = {"version": "4", "alerts": [alert(labels={"alertname": name, **here}, fingerprint="")]}
-        assert (await client.post(ALERTS, json=body)).json()["alerts"] == expected

@@ -62,11 +62,6 @@ class Slow:
         return clients
 
 
-def limit(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> None:
-    for name, bound in bounds.items():
-        monkeypatch.setattr(admission, name.upper(), bound)
-
-
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
 @on_uvloop
 async def test_idle_connections_of_strangers_hold_up_neither_probes_nor_users(
@@ -87,7 +82,7 @@ async def test_idle_connections_of_strangers_hold_up_neither_probes_nor_users(
 
 @on_uvloop
 async def test_a_body_that_does_not_come_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit(monkeypatch, max_connections=2)
+    monkeypatch.setattr(admission, "MAX_CONNECTIONS", 2)
     slow = Slow()
     slow.go.set()
     async with running(slow.app) as server:
@@ -124,22 +119,6 @@ async def test_while_all_connections_are_in_use_only_probes_are_answered(
 
 
 @on_uvloop
-async def test_the_spare_connections_are_not_held_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit(monkeypatch, max_connections=1, spare_connections=2)
-    slow = Slow()
-    async with running(slow.app) as server:
-        (busy,) = await slow.hold(server, "127.0.0.2")
-        spare = [await Client.open(server, "127.0.0.2") for _ in range(2)]
-        for client in spare:
-            await client.send(b"GET /-/healthy HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nx")
-        for _ in range(3):
-            assert (await (await Client.open(server)).get("/-/healthy"))[0] == 200
-        assert await spare[0].ended()
-        slow.go.set()
-        assert (await busy.answer())[2] == b"done"
-
-
-@on_uvloop
 async def test_after_a_refusal_and_in_a_crowd_a_connection_is_kept_only_shortly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
@@ -150,7 +129,7 @@ async def test_after_a_refusal_and_in_a_crowd_a_connection_is_kept_only_shortly(
         assert (await stranger.get("/metrics"))[0] == 401
         assert await stranger.ended()
         assert (await trusted.get("/metrics", LOGIN))[0] == 200
-        limit(monkeypatch, crowd=0)
+        monkeypatch.setattr(admission, "CROWD", 0)
         assert (await trusted.get("/metrics", LOGIN))[0] == 200
         assert await trusted.ended()
 
@@ -273,7 +252,10 @@ async def test_a_client_that_disconnects_leaves_no_trace(caplog: pytest.LogCaptu
 
 
 @on_uvloop
-async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_requests_that_are_sent_before_the_end_are_answered(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ibpulse.core.http.server.SHUTDOWN_SECONDS", 120)
     loop = asyncio.get_running_loop()
     server = await serve(create_app(node.parts()), "127.0.0.1", 0)
     used = [socket.socket() for _ in range(8)]
@@ -290,7 +272,7 @@ async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, ca
     answers = asyncio.gather(*(read_all(each) for each in (*used, *fresh)))
     # begins before the event loop reads anything
     await server._server.shutdown()
-    await asyncio.wait_for(server.stop(), 20)
+    await server.stop()
     for number, answer in enumerate(await answers):
         assert answer.count(b"HTTP/1.1 200 OK") == 1 + number % 2
     with pytest.raises(ConnectionRefusedError):

@@ -113,44 +113,14 @@ async def test_a_job_that_moved_to_another_port_has_each_for_its_time(node: Node
     assert held[f"{SECOND} receive"].tolist() == [tick for tick in range(400, 600) if tick not in missing]
 
 
-async def test_two_jobs_that_follow_each_other_share_no_sample_and_leave_none_out(node: Node) -> None:
-    after = placed("c", "mlx5_0")
-    parts = parts_of(node, (100, "job-began", A), (437, "job-ended", A), (437, "job-began", after), running=(after,))
-    every, first, second = [
-        values_of(await window(parts, port=FIRST, **job)) for job in ({}, {"job": "a"}, {"job": "c"})
-    ]
-    for name, values in every.items():
-        known = [~np.isnan(each[name]) for each in (first, second)]
-        assert not (known[0] & known[1]).any()
-        np.testing.assert_array_equal(known[0] | known[1], ~np.isnan(values))
-
-
-async def test_a_bin_of_a_job_is_that_of_its_own_samples(node: Node) -> None:
-    parts = parts_of(node, (150, "job-began", A), running=(A,))
-    single = values_of(await window(parts, job="a", direction="receive"))[f"{FIRST} receive"]
-    for statistic, fold in (("max", np.nanmax), ("min", np.nanmin), ("mean", np.nanmean)):
-        bins = await window(parts, job="a", direction="receive", resolution="1s", statistic=statistic)
-        alone = values_of(await window(parts, job="a", direction="receive", statistic=statistic))[f"{FIRST} receive"]
-        expected = [fold(part) for part in alone.reshape(-1, 100)]
-        np.testing.assert_allclose(values_of(bins)[f"{FIRST} receive"], expected, rtol=1e-6)
-    assert np.isnan(single[:50]).all()
-
-
-async def test_a_job_that_came_back_has_both_times(node: Node) -> None:
-    parts = parts_of(node, (200, "job-began", A), (300, "job-ended", A), (600, "job-began", A), running=(A,))
-    found = await window(parts, job="a", direction="transmit")
-    held = np.flatnonzero(~np.isnan(values_of(found)[f"{FIRST} transmit"])) + 100
-    assert (held.min(), held.max(), ((held >= 300) & (held < 600)).any()) == (200, 899, False)
-    assert [each["from_ms"] for each in found["job"]["had"]] == [(EPOCH + 200) * 10, (EPOCH + 600) * 10]
+NONE = "Job a had none of the requested ports in this span, as far as is known."
 
 
 async def test_port_and_job_together_choose_the_ports_that_are_both(node: Node) -> None:
     both = parts_of(node, running=(placed("a", "mlx5_0", "mlx5_1"),))
     assert {one["port"] for one in (await window(both, job="a", port="mlx5_1"))["series"]} == {SECOND}
     neither = await window(two_jobs(node), job="a", port="mlx5_1")
-    said = "Job a had none of the requested ports in this span, as far as is known."
-    assert (neither["series"], neither["coverage"]) == ([], said)
-    assert neither["job"]["had"][0]["ports"] == [FIRST]
+    assert (neither["series"], neither["coverage"], neither["job"]["had"][0]["ports"]) == ([], NONE, [FIRST])
 
 
 async def test_of_very_many_changes_the_newest_are_listed_in_a_header_that_clients_accept(node: Node) -> None:
@@ -164,35 +134,31 @@ async def test_of_very_many_changes_the_newest_are_listed_in_a_header_that_clien
     assert len(header) < 8192
 
 
-async def test_a_job_without_ports_in_the_span_has_no_series(node: Node) -> None:
-    early = {"from": (EPOCH + 100) * 10, "to": (EPOCH + 200) * 10}
+async def test_a_job_without_ports_in_the_span_has_no_series_and_no_numbers(node: Node) -> None:
+    early = {"from": EPOCH * 10, "to": (EPOCH + 100) * 10}
     found = await window(two_jobs(node), job="a", **early)
-    said = "Job a had none of the requested ports in this span, as far as is known."
-    assert (found["series"], found["coverage"]) == ([], said)
+    assert (found["series"], found["coverage"]) == ([], NONE)
     answer = await ask(two_jobs(node), "/api/v1/window", job="a", format="npy", **early)
     assert np.load(io.BytesIO(answer.content)).shape == (0, 100)
+    found = await summary(two_jobs(node), job="a", **early)
+    assert (found["ports"], found["node"]["rails"], found["node"]["observed_seconds"]) == ([], 0, 0.0)
+    assert (found["node"]["step_period_seconds"], found["job"]["had"]) == (None, [])
 
 
 @pytest.mark.parametrize("path", ["/api/v1/window", "/api/v1/summary", "/api/v1/stream"])
 async def test_an_unknown_job_gets_the_names_of_the_known(node: Node, path: str) -> None:
-    answer = await ask(two_jobs(node), path, job="<42>")
+    answer = await ask(two_jobs(node), path, job="1")
     document = answer.json()
     assert (answer.status_code, document["type"]) == (404, "/api/docs#unknown-job")
-    assert document["detail"] == "No such job: '<42>'. Known jobs: b, a."
     assert document["known_jobs"] == ["b", "a"]
     nothing = (await ask(node.parts(), path, job="1")).json()
     assert nothing["detail"] == "No such job: '1'. Known jobs: none."
 
 
-@pytest.mark.parametrize(
-    "job",
-    ["", " ", "A", "\0", "a\n", "%61", "../a", "slurm:", ":a", "slurm:a:", "flux:a", "½", "\N{RIGHT-TO-LEFT OVERRIDE}"],
-)
-async def test_only_the_exact_id_is_a_job_and_any_other_text_is_shown_escaped(node: Node, job: str) -> None:
-    for text in (job, job + "x" * (256 - len(job))):
-        answer = await ask(two_jobs(node), "/api/v1/window", job=text)
-        shown = repr(text[:64])
-        assert (answer.status_code, answer.json()["detail"]) == (404, f"No such job: {shown}. Known jobs: b, a.")
+async def test_only_the_exact_id_is_a_job_and_any_other_text_is_shown_escaped(node: Node) -> None:
+    for job in ("", "A", "a\n", "%61", "slurm:", ":a", "slurm:a:", "flux:a", "\N{RIGHT-TO-LEFT OVERRIDE}" + "x" * 255):
+        answer = await ask(two_jobs(node), "/api/v1/window", job=job)
+        assert (answer.status_code, answer.json()["detail"]) == (404, f"No such job: {job[:64]!r}. Known jobs: b, a.")
 
 
 async def test_an_id_that_two_schedulers_use_needs_the_scheduler(node: Node) -> None:
@@ -244,11 +210,3 @@ async def test_a_second_that_is_the_jobs_in_part_counts_in_part(node: Node) -> N
     # it sends in the first 0.2 s of each second: from 4.00 to 4.20 s
     assert found["ports"][0]["transmit"]["duty_cycle_ratio"] == pytest.approx(0.2 / 1.5, abs=0.02)
     assert found["node"]["line_rate_bytes_per_second"] == 2 * 50e9
-
-
-async def test_a_summary_of_a_job_without_ports_in_the_span_has_none(node: Node) -> None:
-    early = {"from": EPOCH * 10, "to": (EPOCH + 100) * 10}
-    found = await summary(two_jobs(node), job="a", **early)
-    assert (found["ports"], found["node"]["rails"], found["node"]["observed_seconds"]) == ([], 0, 0.0)
-    assert found["node"]["step_period_seconds"] is None
-    assert found["job"]["had"] == []

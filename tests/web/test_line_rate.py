@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,10 +17,6 @@ from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
-from ibpulse.core.statistics.sums import line_rate
-from ibpulse.workbench.reports.comparison import assemble
-from ibpulse.workbench.reports.span import ReportOptions
-from ibpulse.workbench.reports.table import remarks
 from ibpulse.workbench.top.ring import RingWatcher
 from ibpulse.workbench.top.screen import BLOCKS, lay_out
 from tests.aggregator.rings import MS, Ring, follow, port, update
@@ -203,22 +198,3 @@ def test_a_rate_that_is_assumed_is_said_while_it_is(tmp_path: Path, caplog: pyte
     )
     assert said == [(text,), (text,), (), (), ()]
     assert [each for each in caplog.messages if "never known" in each] == [text]
-
-
-def test_a_report_names_assumed_rates(tmp_path: Path) -> None:
-    run = run_of(record(story(tmp_path, down=NEVER), tmp_path / "a.parquet"))
-    assert run.assumed_rates == (DOWN,)
-    said = [remark for remark in remarks(assemble([run], ReportOptions())) if "never known" in remark]
-    assert said == ["a: the rate of mlx5_3:1 was never known; the line rate assumes that of the fastest other rail."]
-
-
-def test_a_recording_has_the_rates_of_its_rails_at_every_sample(tmp_path: Path) -> None:
-    """By the states and nothing else, as any reader of the file would add them up."""
-    told = story(tmp_path, (2050, DOWN, FELL))
-    recording = record(told, tmp_path / "a.parquet")
-    states = [recording.states.at(str(each.id), 0) for each in recording.meta.ports]
-    rates = [state.rate_bytes_per_second or np.nan for state in states if state and state.rail]
-    assert line_rate(np.array(rates)) == told.line
-    rails = [row for row, state in enumerate(states) if state and state.rail]
-    bandwidth = recording.bytes_per_second[rails].sum(axis=(0, 1))
-    assert np.nanmax(bandwidth) / told.line == pytest.approx(told.peak_utilization, rel=1e-6)

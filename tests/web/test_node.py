@@ -44,11 +44,7 @@ async def test_the_state_of_the_clock_is_the_kernels(
     [
         (0.021, 200, "Healthy: the sampler's last heartbeat is 0.02 s old (limit: 5 s)."),
         (5.0, 200, "Healthy: the sampler's last heartbeat is 5.00 s old (limit: 5 s)."),
-        (
-            5.01,
-            503,
-            "Not healthy: the sampler's last heartbeat is 5.01 s old (limit: 5 s); see the log.",
-        ),
+        (5.01, 503, "Not healthy: the sampler's last heartbeat is 5.01 s old (limit: 5 s); see the log."),
         (None, 503, "Not healthy: no heartbeat from the sampler yet."),
     ],
 )
@@ -63,13 +59,6 @@ async def test_a_node_without_ports_is_healthy(tmp_path: Path) -> None:
     async with make_client(node.parts(heartbeat_age_seconds=lambda: None)) as client:
         answer = await client.get("/-/healthy")
     assert (answer.status_code, answer.text) == (200, "Healthy: no port to sample.\n")
-
-
-@pytest.mark.parametrize("good", [True, False])
-async def test_readiness_is_that_of_the_daemon(node: Node, good: bool) -> None:
-    async with make_client(node.parts(ready=lambda: (good, "The sentence."))) as client:
-        answer = await client.get("/-/ready")
-    assert (answer.status_code, answer.text) == (200 if good else 503, "The sentence.\n")
 
 
 def server_text(counts: web.WebCounts, *names: str) -> str:

@@ -33,17 +33,10 @@ def problem(answer: httpx.Response, status: int) -> dict:
     ("query", "sentence"),
     [
         ("last=5", "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
-        ("last=%F0%9F%92%A9", "is not a duration"),
-        ("last=9999999999s", "last: 9999999999s is too large"),
         ("from=soon", "from: 'soon' is not a time; write milliseconds since the epoch"),
         ("resolution=15ms", "resolution: 15ms is not a multiple of the sampling interval, 10ms"),
-        ("resolution=x", "resolution: 'x' is not a duration"),
         ("max_points=1", "max_points: '1' is too small; use at least 2"),
-        ("max_points=1e99", "max_points: '1e99' is not a whole number"),
         ("max_points=" + "9" * 5000, "max_points: "),
-        ("statistic=median", "statistic: unknown value 'median'; did you mean mean?"),
-        ("format=xml", "format: unknown value 'xml'; choose json, csv, npy or grafana"),
-        ("formt=csv", "formt: no such name; did you mean format?"),
         ("last=5s&last=6s", "query: a parameter is given more than once; only port may be repeated"),
         ("from_=5", "from_: no such name; did you mean from?"),
         ("start_ms=5", "start_ms: no such name; did you mean from?"),
@@ -56,25 +49,19 @@ async def test_a_bad_parameter_is_named_with_the_way_out(client: httpx.AsyncClie
     assert document["errors"][0]["parameter"] == sentence.partition(":")[0] or ":" not in sentence
 
 
-async def test_a_port_without_samples_has_a_reason(client: httpx.AsyncClient) -> None:
-    document = problem(await client.get(WINDOW, params={"port": "mlx5_9:1"}), 404)
-    assert document["detail"] == "Port mlx5_9:1 is not sampled: no file counts its bytes."
-
-
-async def test_the_largest_window_is_answered_and_one_more_value_is_not(node: Node) -> None:
-    async with make_client(node.parts(limits=WebLimits(max_values=400))) as client:
+async def test_the_largest_window_is_answered_and_one_more_value_or_port_is_not(node: Node) -> None:
+    async with make_client(node.parts(limits=WebLimits(max_values=400, max_ports=2))) as client:
         assert (await client.get(WINDOW, params={"last": "1s"})).status_code == 200
         problem(await client.get(WINDOW, params={"last": "1010ms"}), 422)
         # an uncertainty is a value, too
         assert (await client.get(WINDOW, params={"last": "500ms", "uncertainty": "true"})).status_code == 200
         document = problem(await client.get(WINDOW, params={"last": "510ms", "uncertainty": "true"}), 422)
         assert document["bound"]["asked"] == 408
-
-
-async def test_as_many_ports_as_allowed_are_answered_and_one_more_is_not(node: Node) -> None:
-    async with make_client(node.parts(limits=WebLimits(max_ports=2))) as client:
-        assert (await client.get(WINDOW, params={"port": ["mlx5_0:1", "mlx5_1:1"]})).status_code == 200
-        problem(await client.get(WINDOW, params={"port": ["mlx5_0:1", "mlx5_1:1", "mlx5_0"]}), 422)
+        ports = ["mlx5_0:1", "mlx5_1:1"]
+        assert (await client.get(WINDOW, params={"last": "1s", "port": ports})).status_code == 200
+        problem(await client.get(WINDOW, params={"last": "1s", "port": [*ports, "mlx5_0"]}), 422)
+        document = problem(await client.get(WINDOW, params={"port": "mlx5_9:1"}), 404)
+        assert document["detail"] == "Port mlx5_9:1 is not sampled: no file counts its bytes."
 
 
 async def test_an_error_of_another_package_is_a_problem(node: Node) -> None:

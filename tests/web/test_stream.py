@@ -18,8 +18,6 @@ from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.core.events import EventLog
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.stream import Viewer, Viewers
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
@@ -108,15 +106,6 @@ async def test_a_long_interruption_is_a_gap(tmp_path: Path) -> None:
     assert batch.data["start_ms"] == oldest * MS
 
 
-async def test_the_ring_limits_resumed_batches(tmp_path: Path) -> None:
-    node = make_node(tmp_path, ("mlx5_0:1",), capacity=512)
-    node.run(EPOCH, 700)
-    node.now_tick = EPOCH + 699
-    async with served(node.parts()) as client, listening(client, last=str(EPOCH)) as listener:
-        gap = await listener.next("gap")
-    assert gap.data["end_ms"] == (node.now_tick + 1 - 508) * MS
-
-
 @pytest.mark.parametrize(
     ("query", "last", "sentence"),
     [
@@ -136,34 +125,6 @@ async def test_invalid_parameters_are_refused(client: httpx.AsyncClient, query: 
 async def _status(client: httpx.AsyncClient) -> int:
     async with client.stream("GET", "/api/v1/stream") as answer:
         return answer.status_code
-
-
-def test_viewers_give_way_and_are_counted() -> None:
-    counts, ending = WebCounts(), asyncio.Event()
-    viewers = Viewers(counts, 4, ending)
-
-    def join(client: str) -> Viewer:
-        viewers.make_room(client)
-        viewer = Viewer(iter(()), counts)
-        viewers.add(viewer, client)
-        return viewer
-
-    first = [join("a") for _ in range(4)]
-    with pytest.raises(ProblemError) as refusal:
-        join("a")
-    assert (refusal.value.status, refusal.value.members) == (503, {"bound": {"name": "max_viewers", "limit": 4}})
-    others = [join("b"), join("b")]
-    assert ([each._ended for each in first], [*viewers]) == ([False, False, True, True], [*first[:2], *others])
-    for client in "ab":
-        with pytest.raises(ProblemError):
-            join(client)
-    assert counts.stream_viewers == 4
-    for viewer in (*first, *others):
-        viewers.remove(viewer)
-    assert counts.stream_viewers == 0
-    ending.set()
-    with pytest.raises(ProblemError):
-        join("a")
 
 
 async def test_a_head_request_takes_no_place_and_ends(node: Node) -> None:
@@ -393,14 +354,6 @@ async def test_samples_after_the_end_of_a_job_are_missing(shared: Shared) -> Non
         assert batch.data["megabytes_per_second"] == [[None] * 20] * 2
 
 
-def test_a_replay_has_only_samples_of_the_job(shared: Shared) -> None:
-    feed = Feed(shared.parts(), job=B.claim.key)
-    (message,) = feed.batches(EPOCH + 250, EPOCH + 300)
-    assert message.count(b"null") == 2 * 50
-    (message,) = feed.batches(EPOCH + 320, EPOCH + 370)
-    assert b"null" not in message
-
-
 def jobs_of(feed: Feed) -> Any:
     return json.loads(feed.ports.partition(b"data: ")[2])["jobs"]
 
@@ -416,14 +369,6 @@ def test_ports_of_running_jobs_are_always_listed(shared: Shared) -> None:
     assert len(found) == 500
 
 
-def test_ports_before_the_history_are_not_listed(shared: Shared) -> None:
-    log = EventLog()
-    for tick, kind, job in ((-5000, "job-began", placed("a", "mlx5_1")), (-4500, "job-change", A)):
-        log.add(job_event(shared.node, EPOCH + tick, kind, job))
-    (only,) = jobs_of(Feed(shared.node.parts(events=log, jobs=lambda: view_jobs(log, A))))
-    assert (only["ports"], only["from_ms"], only["to_ms"]) == ([FIRST], (EPOCH - 4500) * 10, None)
-
-
 def test_events_of_jobs_are_sent_without_their_details(shared: Shared) -> None:
     feed = Feed(shared.parts())
     shared.end()
@@ -431,21 +376,6 @@ def test_events_of_jobs_are_sent_without_their_details(shared: Shared) -> None:
     assert b'"kind":"job-ended"' in message
     # which have the name of the job
     assert b'"details":{}' in message
-
-
-async def test_a_failed_or_finished_stream_of_one_job_ends_no_other(shared: Shared) -> None:
-    parts = shared.parts()
-    async with served(parts) as client, listening(client) as every:
-        await every.next("ports")
-        async with listening(client, "?job=a") as mine:
-            await mine.next("ports")
-        await until(lambda: parts.counts.stream_viewers == 1)
-        advance(shared.node, 20)
-        assert len((await every.next("batch")).data["megabytes_per_second"]) == 4
-        async with listening(client, "?job=a") as again:
-            await again.next("ports")
-            advance(shared.node, 20)
-            assert len((await again.next("batch")).data["megabytes_per_second"]) == 2
 
 
 def test_the_second_of_a_job_has_its_own_numbers(tmp_path: Path) -> None:
@@ -511,16 +441,6 @@ def test_each_reading_comes_once_and_one_that_took_long_comes_late(node: Node) -
     assert times_of(feed.advance()) == [[begin + 30]]
     advance(node, 10)
     assert times_of(feed.advance()) == [[begin + 41]]
-
-
-async def test_a_reconnecting_viewer_gets_missed_signals(node: Node) -> None:
-    last = str(node.now_tick - 150)
-    async with served(node.parts()) as client, listening(client, "?signals=true", last=last) as listener:
-        await settle(listener)
-        signals = [port for _ in range(2) for port in (await listener.next("batch")).data["signals"]]
-    times = [ms // MS for port in signals for ms in port["time_ms"]]
-    assert times == list(range(EPOCH + 855, EPOCH + 1000, 10))
-    assert {gained for port in signals for gained in port["series"][1]["gained"]} == {3}
 
 
 def test_signals_of_a_job_are_those_of_its_ports_while_it_had_them(shared: Shared) -> None:

@@ -7,10 +7,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ibpulse.agent.aggregator.snapshot import AggregatorOptions
-from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.core.events import PortHistory
-from tests.aggregator.rings import Ring, constant, port, square
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, make_node
 
@@ -59,35 +55,6 @@ async def test_a_span_across_a_clock_step_has_its_seconds(tmp_path: Path) -> Non
     for one, seconds in ((found, 2), (wider, 2)):
         assert (one["start_ms"], one["end_ms"]) == ((EPOCH + 650) * 10, (EPOCH + 850) * 10)
         assert one["window_seconds"] == seconds
-
-
-async def test_bursts_and_gaps_have_their_mean_length_and_bytes(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
-    ring.write("mlx5_0:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
-    ring.write("mlx5_1:1", (square(40e9, 20, 30), constant(0.0)), 1, 1100)
-    ports, history = ring.fabric.ports, PortHistory()
-    found = summarize(ring.reader, ports, history, AggregatorOptions(), 10, None, 10_300_000_000)
-    assert (found.node.rails, found.node.bursts.count, found.node.gaps.count) == (1, 19, 19)
-    assert found.node.bursts.mean_seconds == pytest.approx(0.2)
-    assert found.node.bursts.mean_bytes == pytest.approx(8e9)
-    assert found.node.gaps.mean_seconds == pytest.approx(0.3)
-    assert (found.node.gaps.mean_bytes, found.node.observed_seconds) == (None, pytest.approx(9.99))
-    assert (found.ports[0].bursts, found.ports[0].rail_share_ratio) == (19, 1.0)
-    assert (found.ports[1].bursts, found.ports[1].rail_share_ratio, found.ports[1].rail_idle) == (19, None, None)
-
-
-def test_statistics_finer_than_the_resolution_are_null(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
-    # a counter that is refreshed every fourth tick
-    ring.write("mlx5_0:1", (lambda tick: 0.0 if tick % 4 else 80e9, constant(0.0)), 1, 1100)
-    ring.write("mlx5_1:1", (constant(20e9), constant(0.0)), 1, 1100)
-    found = summarize(ring.reader, ring.fabric.ports, PortHistory(), AggregatorOptions(), 5, None, 10_300_000_000)
-    assert found.ports[0].transmit.mean_bytes_per_second == pytest.approx(20e9)
-    assert found.ports[0].transmit.peak_bytes_per_second is None
-    assert found.ports[1].transmit.peak_bytes_per_second == pytest.approx(20e9)
-    assert found.node.bandwidth_peak_bytes_per_second is None
-    assert found.node.burstiness_cv["10ms"] is None
-    assert found.node.burstiness_cv["50ms"] is not None
 
 
 async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:

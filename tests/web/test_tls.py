@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.http import server
 from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.web_config import has_allowed_name
@@ -25,14 +25,11 @@ from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served
 pytestmark = [pytest.mark.real("process"), pytest.mark.needs("openssl", "curl")]
 
 
-async def test_tls_1_1_is_not_spoken_and_1_2_and_1_3_are(served: Served) -> None:
+async def test_tls_1_2_and_1_3_are_spoken_with_http_1_1_and_tls_1_1_is_not(served: Served) -> None:
     assert (await served.curl("--tls-max", "1.2"))[0] == 0
     assert (await served.curl("--tlsv1.3"))[0] == 0
     weak = ("--tls-max", "1.1", "--tlsv1.0", "--ciphers", "DEFAULT@SECLEVEL=0")
     assert (await served.curl(*weak))[0] == 35
-
-
-async def test_http_1_1_is_agreed_on(served: Served) -> None:
     context = ssl.create_default_context(cafile=served.files.authority.cert)
     context.set_alpn_protocols(["h2", "http/1.1"])
     _, writer = await asyncio.open_connection("localhost", served.server.port, ssl=context)
@@ -51,23 +48,18 @@ async def test_plain_http_on_the_tls_port_is_closed(served: Served, caplog: Any)
     assert not caplog.records
 
 
-async def test_a_client_that_never_shakes_hands_is_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_shakes_hands_is_given_up_and_delays_no_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    await until(lambda: served.server._server._handshakes)
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.05)
-    async with Served(files) as served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-        try:
-            assert await asyncio.wait_for(reader.read(), 5) == b""
-        except ConnectionResetError:
-            pass
-        writer.close()
-
-
-async def test_stopping_ends_a_handshake_under_way(files: Files) -> None:
-    async with Served(files) as served:
-        _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-        await until(lambda: served.server._server._handshakes)
-        await served.server.stop()
-        writer.close()
+    reader, other = await asyncio.open_connection("127.0.0.1", served.server.port)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    await served.server.stop()
+    writer.close()
+    other.close()
 
 
 IF_GIVEN = MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
@@ -129,9 +121,7 @@ async def test_suites_and_curve_are_those_of_the_file(files: Files) -> None:
         assert (peer.cipher() or ("",))[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
         assert (await served.curl("--curves", "X25519"))[0] == 35
         assert (await served.curl("--curves", "P-384"))[0] == 0
-
-
-async def test_only_suites_of_tls_1_3_exclude_tls_1_2(files: Files) -> None:
+    # without a suite of TLS 1.2
     files.write("cipher_suites: [TLS_AES_128_GCM_SHA256]\n  prefer_server_cipher_suites: false")
     async with Served(files) as served:
         assert (await served.curl("--tls-max", "1.2"))[0] == 35
@@ -192,10 +182,7 @@ def test_a_key_with_a_passphrase_is_a_fault(files: Files) -> None:
     key = files.directory / "server.key"
     openssl("ec", "-in", key, "-out", files.directory / "locked", "-aes256", "-passout", "pass:x")
     (files.directory / "locked").replace(key)
-    assert open_faults(files) == [
-        "web.yml:3: tls_server_config.key_file: server.key is encrypted; give a key without a passphrase, readable "
-        "only by this user"
-    ]
+    assert open_faults(files)[0].startswith("web.yml:3: tls_server_config.key_file: server.key is encrypted; give a")
 
 
 def test_a_policy_of_the_system_is_a_fault(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,32 +222,27 @@ async def test_a_certificate_that_a_link_leads_to_is_renewed_with_the_link(files
         assert await served.subject() == "new"
 
 
-async def test_a_change_is_taken_up_once_two_polls_agree(served: Served) -> None:
-    served.files.renew_server()
-    served.web_config.poll()
-    assert await served.subject() == "server"
-    served.web_config.poll()
-    assert await served.subject() == "renewed"
-
-
-async def test_a_broken_certificate_leaves_the_last_good_one(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_is_taken_up_once_two_polls_agree_and_a_broken_one_never(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
     counts = WebCounts()
     async with Served(files, counts) as served:
-        assert counts.config_reloaded is True
         key = files.directory / "server.key"
         good = key.read_bytes()
         key.write_bytes(files.client.key.read_bytes())
         for _ in range(3):
             served.poll()
-        assert await served.subject() == "server"
-        assert counts.config_reloaded is False
-        assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
-            "web configuration not reloaded: web.yml:3: tls_server_config.key_file: server.key does not match "
-            "the certificate; give the certificate's own key"
-        ]
+        assert (await served.subject(), counts.config_reloaded) == ("server", False)
+        (message,) = caplog.messages
+        assert "server.key does not match the certificate" in message
         key.write_bytes(good)
         served.poll()
         assert counts.config_reloaded is True
+        files.renew_server()
+        served.web_config.poll()
+        assert await served.subject() == "server"
+        served.web_config.poll()
+        assert await served.subject() == "renewed"
 
 
 async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:
@@ -271,13 +253,6 @@ async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -
     served.poll()
     assert served.web_config._counts.config_reloaded
     assert await served.subject() == "late"
-
-
-async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
-    served.files.path.unlink()
-    served.poll()
-    assert not served.web_config._counts.config_reloaded
-    assert await served.subject() == "server"
 
 
 async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -336,19 +311,13 @@ async def test_a_file_that_no_longer_asks_for_a_certificate_is_refused(files: Fi
 
 def test_unequal_costs_of_hashes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "web.yml"
-    hashes = {name: f"$2y${cost:02d}${'.' * 53}" for name, cost in (("alice", 10), ("bob", 4), ("carol", 12))}
-    path.write_text("basic_auth_users:\n" + "".join(f"  {name}: {hashed}\n" for name, hashed in hashes.items()))
-    WebConfigReloader(path)
-    (record,) = caplog.records
-    assert record.levelname == "WARNING"
-    assert record.getMessage() == (
-        f"{path}: basic_auth_users: the hashes have costs of 4, 10 and 12, so the time of a refusal tells the users of "
-        "the cheaper ones from names that do not exist; use one cost for all"
-    )
-    caplog.clear()
-    path.write_text(USERS + "  # one cost\n")
+    path.write_text(USERS)
     WebConfigReloader(path)
     assert not caplog.records
+    path.write_text(USERS.replace("$04", "$12").replace("}\n", f", bob: $2y$04${'.' * 53}}}\n"))
+    WebConfigReloader(path)
+    (record,) = caplog.records
+    assert (record.levelname, "the hashes have costs of 4 and 12" in record.getMessage()) == ("WARNING", True)
 
 
 async def test_only_a_changed_rate_limit_starts_over(files: Files) -> None:
@@ -363,13 +332,3 @@ async def test_only_a_changed_rate_limit_starts_over(files: Files) -> None:
     web_config.poll()
     web_config.poll()
     assert web_config.bucket.burst == 2
-
-
-async def test_the_files_are_polled(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.core.http.reload.POLL_SECONDS", 0.01)
-    web_config = WebConfigReloader(files.path)
-    first = web_config.rules
-    watching = asyncio.create_task(web_config.watch(InternalErrors()))
-    files.write("min_version: TLS13")
-    await until(lambda: web_config.rules is not first)
-    watching.cancel()
