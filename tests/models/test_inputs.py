@@ -110,11 +110,9 @@ def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None
     [
         ({"model": "qwen2.5-7b"}, "nodes: is missing; give --nodes, or nodes in the file"),
         ({"nodes": "2"}, "model: parameters, layers, hidden missing; give --model with the name of a published one"),
-        ({"nodes": "2", "layers": "3"}, "model: parameters, hidden missing; give them too"),
         ({**SHAPE, "experts": "8"}, "model: experts-per-token, moe-layers, expert-parameters missing"),
         ({**LEAST, "layers": "3"}, "flag --model: the model is described twice; give a name, a file or figures"),
         ({**LEAST, "mfu": "0.4", "hfu": "0.5"}, "flag --hfu: the time of the step already follows from mfu"),
-        ({**LEAST, "mfu": "0.4", "step": "1s"}, "flag --mfu: the time of the step already follows from step"),
         ({**ROUTED, "vocabulary": "500000"}, "flag --vocabulary: its embeddings have 2.048e+09 parameters"),
         ({**ROUTED, "moe-layers": "40"}, "flag --moe-layers: 40 is more than layers, 32"),
         ({**ROUTED, "experts-per-token": "65"}, "flag --experts-per-token: 65 is more than experts, 64"),
@@ -133,10 +131,6 @@ def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None
 def test_contradicting_inputs_are_refused(texts: dict[str, str], fault: str) -> None:
     (found,) = faults_of(texts)
     assert found.startswith(fault)
-
-
-def test_all_faults_are_listed() -> None:
-    assert len(faults_of({"model": "x", "tp": "y", "step": "z"})) == 4
 
 
 def test_networks_and_clusters_take_their_figures() -> None:
@@ -168,14 +162,11 @@ def test_a_file_is_read_and_flags_take_precedence(tmp_path: Path) -> None:
     [
         ("nodes: 2\nnode: 3\n", "{path}:2: node: unknown value '3'; choose dgx-a100, dgx-h100, h800 or dgx-b200"),
         ("sequnce: 2\n", "{path}:1: sequnce: no such key; did you mean sequence?"),
-        ("zzz: 2\n", "{path}:1: zzz: no such key; docs/model-inputs.md lists all keys"),
         ('"a\\e[31m": 2\n', "{path}:1: a\x1b[31m: no such key; docs/model-inputs.md lists all keys"),
         ("nodes: {a: 2}\n", "{path}:1: nodes: not a single value; write it like nodes: 8"),
-        ("nodes: [[2]]\n", "{path}:1: nodes: not a single value; write it like nodes: 8"),
         ("nodes: 2\nnodes: 3\n", "{path}:2: nodes: is given twice, first in line 1; give it once"),
         ("[1, 2]\n", "{path}: is not a mapping; write it like {{model: mixtral-8x7b, nodes: 2, step: 1444ms}}"),
         ("", "{path}: is empty; write it like {{model: mixtral-8x7b, nodes: 2, step: 1444ms}}"),
-        ("a: " + "[" * 40 + "]" * 40, "{path}:1: more than 20 levels deep; correct the brackets or the indentation"),
         ("a: [\n", "{path}:2: not YAML: "),
     ],
 )
