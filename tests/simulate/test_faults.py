@@ -74,16 +74,6 @@ def test_invalid_faults_file_error_names_place(text: str, sentence: str) -> None
         parse_faults(text, DEVICES, "f")
 
 
-def test_faults_are_logged_in_words() -> None:
-    assert str(HEALTHY) == "no faults"
-    assert str(DeviceFaults(unreadable=True)) == "unreadable"
-    assert str(DeviceFaults(factor=0.5, refresh_ns=40_000_000)) == (
-        "0.5 of its traffic, counters refreshed every 40 ms"
-    )
-    assert str(DeviceFaults(congested=0.25, bit_errors=1e-9)) == "waits 0.25 of the time, 1e-09 errors per bit"
-    assert str(DeviceFaults(unanswered=2.5)) == "retransmits 2.5 times per second"
-
-
 def test_options_have_defaults_and_clocks_their_offsets() -> None:
     assert list(WORKLOADS) == list(look.WORKLOADS)
     options = ["slow-rail=a", "refresh=b:20"]
