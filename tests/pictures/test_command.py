@@ -89,7 +89,6 @@ def test_the_type_of_the_output_tells_the_picture(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("-o", "a.bmp"), "output a.bmp: the suffix determines the type of a picture; use one of .png, .svg"),
         (("-o", "a.gif", "--picture=heatmap"), "output a.gif: a heatmap can only be written as png, svg"),
         (("-o", "a.png", "--width=100"), "flag --width: 100 pixels at 200 dpi are too few for the labels"),
         (("-o", "a.png", "--width=14000", "--dpi=600"), "flag --width: 14000 exceeds the maximum of 12000 pixels"),
