@@ -100,17 +100,14 @@ def test_a_config_json_gives_the_published_model(tmp_path: Path, name: str) -> N
     ("changes", "fault"),
     [
         ({"model_type": "jamba"}, "model_type: 'jamba' is not one of llama, mistral,"),
-        ({"model_type": None}, "model_type: '' is not one of llama, mistral,"),
         ({"hidden_size": 0}, "hidden_size: 0 is out of bounds; choose 1 to 10000000"),
         ({"hidden_size": None}, "hidden_size: is missing; give parameters, layers and hidden"),
         ({"hidden_size": [1]}, "hidden_size: not a single value; give one"),
-        ({"num_hidden_layers": 10_001}, "num_hidden_layers: 10001 is out of bounds; choose 1 to 10000"),
         ({"tie_word_embeddings": "x"}, "tie_word_embeddings: unknown value 'x'; choose true or false"),
         ({"num_experts_per_tok": 9}, "9 experts per token are more than its 8 experts"),
         ({"decoder_sparse_step": 2}, "decoder_sparse_step: layers with it are not counted for mixtral"),
         ({"layer_types": ["linear_attention"]}, "layer_types: layers of the kind 'linear_attention' are not counted"),
         ({"attention_bias": True}, "attention_bias: layers with it are not counted for mixtral"),
-        ({"n_shared_experts": 1}, "n_shared_experts: layers with it are not counted for mixtral"),
         ({"num_experts": 16}, "num_local_experts: is not what num_experts is; correct one"),
     ],
 )

@@ -172,10 +172,7 @@ def test_documentation_names_every_json_member(report: Report) -> None:
     [
         (None, "rate", "-"),
         (201.46e9, "rate", "201.5 GB/s"),
-        (0.31479, "seconds", "314.8 ms"),
         (0.7471, "ratio", "74.71 %"),
-        (0.00005, "number", "0.0001"),
-        (12, "count", "12"),
         ((), "names", "none"),
         (("a", "b"), "names", "a, b"),
         ("dense_like", "word", "dense_like"),

@@ -63,8 +63,6 @@ def test_an_empty_file_is_a_healthy_fabric(text: str) -> None:
         ('{"stuck": ["mlx5_9"]}', 'f: stuck: device "mlx5_9" is not in this fabric'),
         ('{"stuck": "mlx5_0"}', 'f: stuck: "mlx5_0" is not valid; give devices as a list'),
         ('{"slow-rail": {"mlx5_0": 2}}', "f: slow-rail: mlx5_0: 2 is not valid; give part of the traffic, 0 to 1"),
-        ('{"congested": {"mlx5_0": 2}}', "f: congested: mlx5_0: 2 is not valid; give part of the time, 0 to 1"),
-        ('{"bit-errors": {"mlx5_0": -1}}', "f: bit-errors: mlx5_0: -1 is not valid; give errors per bit, 0 to 1"),
         ('{"refresh": {"mlx5_0": 0}}', "f: refresh: mlx5_0: 0 is not valid; give milliseconds between new values"),
         ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0: true is not valid; give 1, or list the device"),
     ],

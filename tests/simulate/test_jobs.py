@@ -141,7 +141,6 @@ EXAMPLE = '{"7": {"workload": "moe", "devices": ["mlx5_0", "mlx5_1"]}}'
         ([], f"here: jobs: [] is not valid; give jobs by id, for example {EXAMPLE}"),
         ({"7": "moe"}, f'here: jobs: "7": "moe" is not valid; write for example {EXAMPLE}'),
         ({"../7": {"workload": "moe", "devices": ["a"]}}, 'here: jobs: "../7": {"workload": "moe", "devices"'),
-        ({"7": {"workload": "moe"}}, 'here: jobs: "7": {"workload": "moe"} is not valid; write for example'),
         ({"7": {"workload": "moe", "devices": []}}, 'here: jobs: "7": {"workload": "moe", "devices": []} is not valid'),
         ({"7": {"workload": "moe", "devices": ["c"]}}, 'here: jobs: "7": device "c" is not in this fabric'),
         ({"7": {"workload": "moe", "devices": ["a", "a"]}}, 'here: jobs: "7": device "a" has another job'),
