@@ -26,12 +26,6 @@ def from_flags(texts: dict[str, str], file: JobFile | None = None) -> JobInputs:
     return read_inputs({name: GivenText(text, f"flag --{name}") for name, text in texts.items()}, file or JobFile())
 
 
-def faults_of(texts: dict[str, str]) -> tuple[str, ...]:
-    with pytest.raises(ConfigError) as refusal:
-        from_flags(texts)
-    return refusal.value.faults
-
-
 def written(directory: Path, text: str) -> Path:
     path = directory / "job.yaml"
     path.write_text(text)
@@ -116,7 +110,9 @@ def test_a_model_is_described_by_figures() -> None:
     ],
 )
 def test_invalid_and_contradicting_inputs_are_refused(texts: dict[str, str], fault: str) -> None:
-    (found,) = faults_of(texts)
+    with pytest.raises(ConfigError) as refusal:
+        from_flags(texts)
+    (found,) = refusal.value.faults
     assert found.startswith(fault)
 
 

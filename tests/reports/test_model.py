@@ -137,14 +137,11 @@ def test_a_picture_says_why_it_shows_no_measurement(
     assert said in picture.read_text()
 
 
-@pytest.fixture(scope="module")
-def file(recordings: dict[str, Recording], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "a<b>.parquet"
-    save(path, recordings["mixtral-8x7b-fsdp"])
-    return path
-
-
-def test_command_reads_step_and_rails_from_recording(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reads_step_and_rails_from_recording(
+    recordings: dict[str, Recording], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "moe.parquet"
+    save(file, recordings["mixtral-8x7b-fsdp"])
     words = ["model", "--model=mixtral-8x7b", "--nodes=2", "--algorithm=ring", "--recompute=full", f"--against={file}"]
     assert main([*words, "--format=json"], {}) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)

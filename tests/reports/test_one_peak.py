@@ -111,14 +111,6 @@ def recording(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Recording
     return load(path)
 
 
-async def ask(node: Node, path: str, **query: object) -> httpx.Response:
-    transport = httpx.ASGITransport(app=create_app(node.parts))
-    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
-        answer = await client.get(path, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer
-
-
 def port_peaks(node: Node) -> np.ndarray:
     """The peaks of the metrics: (ports, 2)."""
     return np.array(
@@ -142,7 +134,10 @@ def test_metric_and_summary_have_one_certain_peak(node: Node) -> None:
 
 async def window(node: Node, **query: object) -> tuple[dict[str, Any], np.ndarray]:
     span = {"from": f"{FIRST / 100:.2f}", "to": f"{(LAST + 1) / 100:.2f}", "format": "npy", **query}
-    answer = await ask(node, "/api/v1/window", **span)
+    transport = httpx.ASGITransport(app=create_app(node.parts))
+    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+        answer = await client.get("/api/v1/window", params=span)
+    assert answer.status_code == 200, answer.text
     return json.loads(answer.headers["X-Ibpulse-Window"]), np.load(io.BytesIO(answer.content))
 
 

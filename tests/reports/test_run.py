@@ -160,25 +160,16 @@ def test_no_active_samples_no_step_rows() -> None:
 BOUNDS = ("wire_seconds_lower", "exposed_seconds_lower", "exposed_seconds_upper")
 
 
-@pytest.fixture(scope="module")
-def half() -> Recording:
-    """Steps of 0.5 s: 0.2 s at half of the line rate, 0.3 s of silence."""
-    rates = wave(LINE / 2, 20, 30, 60, ports=2)
-    rates[:, 1] /= 2
-    return record(rates)
-
-
 @pytest.mark.parametrize(
     ("computing", "low", "high"),
     [((), 0.0, 0.2), ((0.0,), 0.2, 0.2), ((0.3,), 0.05, 0.2), ((0.7,), 0.0, 0.15), ((1.0,), 0.0, 0.0)],
 )
-def test_bounds_from_the_wire_follow_the_closed_form(
-    half: Recording, computing: tuple[float, ...], low: float, high: float
-) -> None:
-    """The activity of the GPUs narrows them."""
-    run = run_of(half, ReportOptions(gpu_active=computing))
+def test_bounds_from_the_wire_follow_the_closed_form(computing: tuple[float, ...], low: float, high: float) -> None:
+    """Steps of 0.5 s, of which the busier direction carries half of the line rate for 0.2 s."""
+    rates = wave(LINE / 2, 20, 30, 60, ports=2)
+    rates[:, 1] /= 2
+    run = run_of(record(rates), ReportOptions(gpu_active=computing))
     assert run.values["step_silent_ratio"] == pytest.approx(0.6)
-    # 0.2 s at half of the line rate in the busier direction
     assert [run.values[key] for key in BOUNDS] == pytest.approx([0.1, low, high], abs=1e-9)
 
 
