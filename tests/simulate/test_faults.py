@@ -72,6 +72,11 @@ def test_invalid_faults_file_error_names_place(text: str, sentence: str) -> None
         parse_faults(text, DEVICES, "f")
 
 
+def test_the_log_names_only_faults_that_are_present() -> None:
+    assert str(HEALTHY) == "no faults"
+    assert str(DeviceFaults(factor=0.5, refresh_ns=40_000_000)) == "0.5 of its traffic, counters refreshed every 40 ms"
+
+
 def test_options_have_defaults_and_clocks_their_offsets() -> None:
     assert list(WORKLOADS) == list(look.WORKLOADS)
     options = ["slow-rail=a", "refresh=b:20"]
