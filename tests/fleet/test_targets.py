@@ -157,12 +157,9 @@ def test_faulty_lists_are_refused_with_the_place(
 def test_what_is_no_list_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "[", "json")[0].startswith("list: not JSON: ")
     assert faults(tmp_path, "[", "yaml")[0].startswith("list:1: not YAML: ")
-    assert faults(tmp_path, "[" * 10_000, "yaml")[0].startswith("list:1: more than 20 levels deep")
     with pytest.raises(DiscoveryError, match="not JSON"):
         targets.make_targets(targets.read_json(b"[" * 100_000, "list"))
     assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
-    bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
-    assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
     recursive = "- &a {targets: [x], labels: *a}\n"
     assert "not a mapping of texts" in faults(tmp_path, recursive, "yaml")[0]
 

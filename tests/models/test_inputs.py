@@ -147,7 +147,6 @@ def test_a_file_is_read_and_flags_take_precedence(tmp_path: Path) -> None:
         ("sequnce: 2\n", "{path}:1: sequnce: no such key; did you mean sequence?"),
         ('"a\\e[31m": 2\n', "{path}:1: a\x1b[31m: no such key; docs/model-inputs.md lists all keys"),
         ("nodes: {a: 2}\n", "{path}:1: nodes: not a single value; write it like nodes: 8"),
-        ("nodes: 2\nnodes: 3\n", "{path}:2: nodes: is given twice, first in line 1; give it once"),
         ("[1, 2]\n", "{path}: is not a mapping; write it like {{model: mixtral-8x7b, nodes: 2, step: 1444ms}}"),
         ("", "{path}: is empty; write it like {{model: mixtral-8x7b, nodes: 2, step: 1444ms}}"),
         ("a: [\n", "{path}:2: not YAML: "),
