@@ -57,24 +57,14 @@ async def test_a_file_is_read_again_when_it_changes_and_its_nodes_stay_when_it_i
     assert (found.targets, found.problems) == ((), ())
 
 
-def test_a_file_of_a_terabyte_a_pipe_and_a_directory_are_refused_at_once(tmp_path: Path) -> None:
-    huge = tmp_path / "huge.json"
+def test_a_file_of_a_terabyte_and_a_pipe_are_refused_at_once(tmp_path: Path) -> None:
+    huge, pipe = tmp_path / "huge.json", tmp_path / "pipe.yml"
     with huge.open("wb") as file:
         file.truncate(10**12)
-    os.mkfifo(tmp_path / "pipe.yml")
-    (tmp_path / "directory.json").mkdir()
-    (tmp_path / "zero.json").symlink_to("/dev/zero")
-    with (tmp_path / "huge.yml").open("wb") as file:
-        file.truncate(10**12)
-    for name, reason in {
-        "huge.json": "is larger than 8 MB; list fewer nodes",
-        "huge.yml": "is larger than 1 MB",
-        "pipe.yml": "is not a regular file",
-        "directory.json": "cannot be read: Is a directory",
-        "zero.json": "is not a regular file",
-    }.items():
+    os.mkfifo(pipe)
+    for path, reason in ((huge, "is larger than 8 MB; list fewer nodes"), (pipe, "is not a regular file")):
         with pytest.raises(DiscoveryError, match=reason):
-            discovery.FileSource("s", tmp_path / name).read()
+            discovery.FileSource("s", path).read()
 
 
 async def test_the_server_of_a_list_gets_no_password_and_its_nodes_do(server: Hostile, tmp_path: Path) -> None:

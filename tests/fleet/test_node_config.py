@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,10 @@ def test_a_password_is_inline_in_a_file_or_missing(tmp_path: Path) -> None:
     config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
     assert config.access.authorization == basic("ops:tröt")
     assert "Basic" not in repr(config.access)
-    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
+    for text in ("one\ntwo", ""):
         (tmp_path / "password").write_text(text)
         (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
-        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
-    (tmp_path / "password").write_text("x" * 4096)
-    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization
+        assert "password is not a password; write " in fault
 
 
 # openssl makes the certificates
