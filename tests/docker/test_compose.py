@@ -101,16 +101,11 @@ def test_prometheus_accepts_its_configuration_and_the_rules(tmp_path: Path) -> N
     assert "2 rule files found" in done.stdout
 
 
-def test_prometheus_scrapes_the_four_nodes() -> None:
+def test_prometheus_scrapes_the_four_nodes_and_the_gateway_under_a_job_of_its_own() -> None:
     config = yaml.safe_load(_mount("prometheus", "/etc/prometheus/prometheus.yml").read_text())
-    (job,) = [job for job in config["scrape_configs"] if job["job_name"] == "ibpulse"]
-    assert job["static_configs"][0]["targets"] == [f"{node}:10055" for node in NODES]
-
-
-def test_prometheus_scrapes_the_gateway_under_a_job_of_its_own() -> None:
-    config = yaml.safe_load(_mount("prometheus", "/etc/prometheus/prometheus.yml").read_text())
-    (job,) = [job for job in config["scrape_configs"] if job["job_name"] == "ibpulse-gateway"]
-    assert job["static_configs"] == [{"targets": ["gateway:10056"]}]
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
+    assert jobs["ibpulse"] == [f"{node}:10055" for node in NODES]
+    assert jobs["ibpulse-gateway"] == ["gateway:10056"]
 
 
 def test_the_gateway_knows_the_four_nodes_by_name_and_listens_where_it_is_published() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder
@@ -61,12 +60,11 @@ def two_rails() -> Snapshot:
 
 @dataclass
 class Daemon:
-    """A node; it answers nothing while `going_on` is not set."""
+    """A node."""
 
     node: Node
     snapshot: Snapshot
     counts: WebCounts = field(default_factory=WebCounts)
-    going_on: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
     async def ports(self) -> bytes:
@@ -88,7 +86,6 @@ async def serving(directory: Path, name: str, clock: Callable[[Node], int], **ch
     """A node with two ports on which no time passes; `changes` are those of its parts."""
     directory.mkdir()
     made = Daemon(full_node(directory), two_rails())
-    made.going_on.set()
     events = EventLog()
     events.add(Event(BEGIN_NS - 10**9, "started", "", "ibpulse started"))
     options = CaptureOptions(directory / "captures", name, min_free_bytes=0, writer_seconds=HANG_SECONDS)
@@ -106,14 +103,8 @@ async def serving(directory: Path, name: str, clock: Callable[[Node], int], **ch
         captures=given_captures(recorder, name, allow_unauthenticated=True),
         **changes,
     )
-    app = create_app(parts)
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await made.going_on.wait()
-        await app(scope, receive, send)
-
     await recorder.start()
-    server = await serve(answer, "127.0.0.1", 0)
+    server = await serve(create_app(parts), "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.port}"
     try:
         yield made

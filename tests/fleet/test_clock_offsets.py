@@ -68,10 +68,7 @@ def test_quick_request_and_reply_of_different_exchanges_suffice() -> None:
     assert abs(found.offset_ns - 7 * MS) <= drift_ns
 
 
-def test_uncertainty_grows_and_exchanges_expire() -> None:
-    clock = ClockOffsets()
-    exchange(clock, 0, 0, 0, 0)
-    assert [offset(clock, second * SECOND).uncertainty_ns for second in (0, 1, 100)] == [0, 50_000, 5 * MS]
+def test_exchanges_expire() -> None:
     clock = ClockOffsets()
     assert clock.offset(0, LEAD) is None
     exchange(clock, 0, 0, 0, 0)
@@ -111,20 +108,13 @@ def test_steps_of_nodes_reset_the_bounds_and_slow_exchanges_do_not() -> None:
     assert not exchange(clock, 0, 10 * SECOND, 0, 900 * MS)
 
 
-def test_own_clock_steps_move_all_offsets_equally() -> None:
-    clocks = ClockOffsets(), ClockOffsets()
-    for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
-        exchange(clock, true_ns, 0, MS, MS)
-    for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
-        uncertainty_ns = MS + round(DRIFT * (SECOND - MS))
-        # the bound of the request is 2 ms older than that of the reply, and so less sharp by 100 ns
-        measured_ns = true_ns + 50
-        assert clock.offset(SECOND, SECOND + LEAD) == ClockOffset(measured_ns, uncertainty_ns)
-        later = ClockOffset(measured_ns - 3600 * SECOND, uncertainty_ns)
-        assert clock.offset(SECOND, SECOND + LEAD + 3600 * SECOND) == later
-    for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
-        # what the nodes answer has nothing to do with our wall clock
-        assert not exchange(clock, true_ns, 5 * SECOND, MS, MS)
+def test_own_clock_steps_move_offsets_and_reset_no_bounds() -> None:
+    clock = ClockOffsets()
+    exchange(clock, 3 * MS, 0, MS, MS)
+    before, after = (clock.offset(SECOND, SECOND + LEAD + step_ns) for step_ns in (0, 3600 * SECOND))
+    assert after == ClockOffset(before.offset_ns - 3600 * SECOND, before.uncertainty_ns)
+    # what the node answers has nothing to do with our wall clock
+    assert not exchange(clock, 3 * MS, 5 * SECOND, MS, MS)
 
 
 def test_replies_before_requests_are_refused() -> None:

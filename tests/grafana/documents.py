@@ -62,17 +62,6 @@ def fill(expr: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\$(\w+)|\$\{(\w+)\}", lambda match: values[match[1] or match[2]], expr)
 
 
-def defaults(board: Mapping[str, Any]) -> dict[str, str]:
-    """The values with which a board opens, at a scrape every 15 s and a span of an hour; any node for a choice."""
-    values = {"__rate_interval": "1m", "__range": "3600s"}
-    for variable in board["templating"]["list"]:
-        if variable["type"] == "query":
-            values[variable["name"]] = variable.get("allValue") or ".+"
-        elif variable["type"] == "custom":
-            values[variable["name"]] = variable["current"]["value"]
-    return values
-
-
 PLACEHOLDERS = {
     "__rate_interval": "130d12h46m4s",
     "__range": "130d12h46m5s",

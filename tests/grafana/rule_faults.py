@@ -24,7 +24,7 @@ from tests.grafana.rule_fleet import (
 )
 
 P = "ibpulse_port_"
-MOE = "ibpulse_job_moe_saturated"
+MOE, STEP = "ibpulse_job_moe_saturated", "ibpulse_job_step_period_seconds"
 UNRELIABLE, STALL = "ibpulse_unreliable", "ibpulse_job_stall"
 
 
@@ -77,15 +77,21 @@ def _job(name: str, size: int, **courses: Course) -> tuple[Node, ...]:
     return tuple(Node(f"{name}-{number}", first if not number else {}, job=name) for number in range(size))
 
 
+def _of_job(name: str, size: int, *fires: Fires, **courses: Course) -> Fault:
+    return Fault(name, _job(name, size, **courses), fires)
+
+
 def _silent(early: float) -> dict[str, Course]:
     """A node whose job has no traffic, and no steps any more."""
     return {
         STALL: during(1),
         "ibpulse_job_last_traffic_timestamp_seconds": stopped(early),
-        "ibpulse_job_step_period_seconds": during(float("nan"), 0.8),
+        STEP: during(float("nan"), 0.8),
     }
 
 
+LONGER = during(0.96, 0.8)
+BEHIND = {"active_bandwidth_bytes_per_second": during(56e9, 80e9)}
 BEGINS = {"active_bandwidth_bytes_per_second": during(56e9, 80e9, 4)}
 FORTY = (END - BEGIN) / 60
 PORT0 = {"device": "mlx5_0", "port": "1"}
@@ -121,34 +127,21 @@ FAULTS = (
         (Fires("IBPulseTrafficStalled", "warning", 15, 300, job="ends-soon"),),
     ),
     Fault("silent-but-one", tuple(Node(f"but-one-{n}", {STALL: during(n and 1)}, job="but-one") for n in range(3))),
-    Fault(
-        "step",
-        _job("step", 1, step_period_seconds=during(0.96, 0.8)),
-        (Fires("IBPulseStepTimeRegressed", "info", 60, 1035, job="step"),),
-    ),
-    Fault("step-little", _job("step-little", 1, step_period_seconds=during(0.84, 0.8))),
+    _of_job("step", 1, Fires("IBPulseStepTimeRegressed", "info", 60, 1035, job="step"), step_period_seconds=LONGER),
+    _of_job("step-little", 1, step_period_seconds=during(0.84, 0.8)),
     # a job that is still new, and one that ends soon
-    _one(
-        "step-early",
-        {"ibpulse_job_step_period_seconds": during(0.96, 0.8)},
-        job="early",
-        job_span=(BEGIN - 660, BEGIN + 1080),
-    ),
-    _one("step-ends", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="ends", job_span=(0, BEGIN + 45)),
-    Fault("step-30s", _job("step-30s", 1, step_period_seconds=during(0.96, 0.8, 0.5))),
+    _one("step-early", {STEP: LONGER}, job="early", job_span=(BEGIN - 660, BEGIN + 1080)),
+    _one("step-ends", {STEP: LONGER}, job="ends", job_span=(0, BEGIN + 45)),
+    _of_job("step-30s", 1, step_period_seconds=during(0.96, 0.8, 0.5)),
     # longer steps for a minute of ten, and steps of the usual spread
-    Fault("step-evaluates", _job("step-evaluates", 1, step_period_seconds=lambda s: 1.04 if s % 600 < 60 else 0.8)),
-    Fault("step-uneven", _job("step-uneven", 1, step_period_seconds=lambda s: 9 + s * 7 % 4 / 2)),
-    Fault("step-double", _job("step-double", 1, step_period_seconds=during(1.6, 0.8))),
-    Fault(
-        "behind",
-        _job("behind", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9)),
-        (Fires("IBPulseNodeBehindItsJob", "warning", 75, 2730, job="behind"),),
-    ),
-    Fault("behind-45s", _job("behind-45s", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9, 0.75))),
+    _of_job("step-evaluates", 1, step_period_seconds=lambda s: 1.04 if s % 600 < 60 else 0.8),
+    _of_job("step-uneven", 1, step_period_seconds=lambda s: 9 + s * 7 % 4 / 2),
+    _of_job("step-double", 1, step_period_seconds=during(1.6, 0.8)),
+    _of_job("behind", 5, Fires("IBPulseNodeBehindItsJob", "warning", 75, 2730, job="behind"), **BEHIND),
+    _of_job("behind-45s", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9, 0.75)),
     Fault("behind-begins", tuple(replace(node, job_span=(BEGIN, END)) for node in _job("behind-begins", 5, **BEGINS))),
-    Fault("behind-little", _job("behind-little", 5, active_bandwidth_bytes_per_second=during(72e9, 80e9))),
-    Fault("behind-few", _job("behind-few", 3, active_bandwidth_bytes_per_second=during(56e9, 80e9))),
+    _of_job("behind-little", 5, active_bandwidth_bytes_per_second=during(72e9, 80e9)),
+    _of_job("behind-few", 3, **BEHIND),
     Fault(
         "behind-many",
         tuple(

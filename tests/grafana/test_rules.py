@@ -29,7 +29,7 @@ from tools.grafana.rule_files import (
     thresholds_of,
 )
 from tools.grafana.rule_numbers import ADDRESSES, EVALUATION, QUERIES, fill, places
-from tools.grafana.series_names import checked, level_of
+from tools.grafana.series_names import checked
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards" / "rules"
@@ -120,18 +120,6 @@ def test_thresholds_and_templates_of_prometheus_are_written_alike() -> None:
 def test_an_expression_with_a_name_that_nobody_exports_is_refused(expr: str, said: str) -> None:
     with pytest.raises(KeyError, match=said):
         checked(expr)
-
-
-@pytest.mark.parametrize(
-    ("record", "labels"),
-    [
-        ("job_signature:ibpulse_nodes:count", ["job", "signature"]),
-        ("job_id:ibpulse_nodes:count", ["job_id"]),
-        ("instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m", ["instance", "device", "port", "job_id"]),
-    ],
-)
-def test_the_level_of_a_recording_names_its_labels(record: str, labels: list[str]) -> None:
-    assert level_of(record) == labels
 
 
 def test_recording_rules_are_named_level_metric_operation() -> None:

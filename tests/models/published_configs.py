@@ -1,4 +1,4 @@
-"""Published configurations of Hugging Face: the keys that count, and the published parameters.
+"""A published configuration of Hugging Face of each kind of layers: the keys that count, and the parameters.
 
 Keys are those of the models' config.json; transformers has most of them as defaults of its configurations. Totals are
 those of the weights on huggingface.co without the layers of multi-token prediction and without encoders of images. They
@@ -17,17 +17,6 @@ _DEEPSEEK: dict[str, Any] = {
     "n_routed_experts": 256, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
     "vocab_size": 129280, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
-}  # fmt: skip
-_KIMI: dict[str, Any] = (
-    _DEEPSEEK
-    | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
-    | {"first_k_dense_replace": 1, "vocab_size": 163840}
-)
-_GPT_OSS: dict[str, Any] = {
-    "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
-    "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 128,
-    "num_experts_per_tok": 4, "experts_per_token": 4, "attention_bias": True, "vocab_size": 201088,
-    "layer_types": ["sliding_attention", "full_attention"] * 18, "tie_word_embeddings": False,
 }  # fmt: skip
 _LLAMA_4: dict[str, Any] = {
     "model_type": "llama4_text", "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
@@ -48,31 +37,18 @@ QWEN3: dict[str, Any] = {
     "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [],
     "tie_word_embeddings": False,
 }  # fmt: skip
-_ERNIE: dict[str, Any] = {
-    "model_type": "ernie4_5_moe", "hidden_size": 2560, "num_hidden_layers": 28, "num_attention_heads": 20,
-    "num_key_value_heads": 4, "intermediate_size": 12288, "moe_intermediate_size": 1536, "moe_num_experts": 64,
-    "moe_num_shared_experts": 2, "moe_k": 6, "moe_layer_start_index": 1, "moe_layer_end_index": 27,
-    "moe_layer_interval": 1, "use_bias": False, "vocab_size": 103424,
-}  # fmt: skip
-
-
-def _renamed(config: dict[str, Any], **names: str) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in config.items()}
 
 
 # configuration and parameters
 PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
     "Qwen3-30B-A3B": (QWEN3, 30_532_122_624),
-    "Qwen3-30B-A3B of transformers 5": (_renamed(QWEN3, num_experts="num_local_experts"), 30_532_122_624),
+    "Qwen3-30B-A3B of transformers 5": (
+        {"num_local_experts" if key == "num_experts" else key: value for key, value in QWEN3.items()},
+        30_532_122_624,
+    ),
     "Qwen3-VL-30B-A3B": (
         {"model_type": "qwen3_vl_moe", "text_config": QWEN3 | {"model_type": "qwen3_vl_moe_text"}},
         30_532_122_624,
-    ),
-    "Qwen3-235B-A22B": (
-        QWEN3
-        | {"hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "intermediate_size": 12288}
-        | {"moe_intermediate_size": 1536},
-        235_093_634_560,
     ),
     "Qwen1.5-MoE-A2.7B": (
         {
@@ -83,26 +59,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
         },
         14_315_784_192,
     ),
-    "Mixtral-8x22B": (
-        {
-            "model_type": "mixtral", "hidden_size": 6144, "num_hidden_layers": 56, "num_attention_heads": 48,
-            "num_key_value_heads": 8, "intermediate_size": 16384, "vocab_size": 32768, "num_local_experts": 8,
-            "num_experts_per_tok": 2, "tie_word_embeddings": False,
-        },
-        140_630_071_296,
-    ),
     "DeepSeek-V3": (_DEEPSEEK, 671_026_419_200),
-    "DeepSeek-V3 of transformers 5": (
-        _renamed(_DEEPSEEK, n_routed_experts="num_local_experts", n_shared_experts="num_shared_experts"),
-        671_026_419_200,
-    ),
-    "DeepSeek-V2": (
-        _DEEPSEEK
-        | {"model_type": "deepseek_v2", "hidden_size": 5120, "num_hidden_layers": 60, "intermediate_size": 12288}
-        | {"moe_intermediate_size": 1536, "n_shared_experts": 2, "n_routed_experts": 160, "num_experts_per_tok": 6}
-        | {"first_k_dense_replace": 1, "vocab_size": 102400},
-        235_741_434_880,
-    ),
     "DeepSeek-V2-Lite": (
         _DEEPSEEK
         | {"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16}
@@ -120,15 +77,16 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
         },
         16_375_728_128,
     ),
-    "Kimi-K2": (_KIMI, 1_026_408_232_448),
-    "Kimi-K2.5": ({"model_type": "kimi_k25", "text_config": _KIMI}, 1_026_408_232_448),
-    "GLM-4.5": (_GLM, 352_797_829_024),
-    "GLM-4.5-Air": (
-        _GLM
-        | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
-        | {"n_routed_experts": 128, "first_k_dense_replace": 1, "use_qk_norm": False},
-        106_852_251_264,
+    "Kimi-K2.5": (
+        {
+            "model_type": "kimi_k25",
+            "text_config": _DEEPSEEK
+            | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
+            | {"first_k_dense_replace": 1, "vocab_size": 163840},
+        },
+        1_026_408_232_448,
     ),
+    "GLM-4.5": (_GLM, 352_797_829_024),
     "GLM-4.5V": (
         {
             "model_type": "glm4v_moe",
@@ -146,12 +104,15 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
         | {"mlp_layer_types": ["dense", *["sparse"] * 45]},
         106_852_251_264,
     ),
-    "gpt-oss-120b": (_GPT_OSS, 116_829_156_672),
-    "gpt-oss-20b": (
-        _GPT_OSS | {"num_hidden_layers": 24, "num_local_experts": 32},
-        20_914_757_184,
+    "gpt-oss-120b": (
+        {
+            "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
+            "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 128,
+            "num_experts_per_tok": 4, "experts_per_token": 4, "attention_bias": True, "vocab_size": 201088,
+            "layer_types": ["sliding_attention", "full_attention"] * 18, "tie_word_embeddings": False,
+        },
+        116_829_156_672,
     ),
-    "Llama-4-Scout": ({"model_type": "llama4", "text_config": _LLAMA_4}, 107_769_861_120),
     "Llama-4-Maverick": (
         {"model_type": "llama4", "text_config": _LLAMA_4 | {"num_local_experts": 128, "interleave_moe_layer_step": 2}},
         400_711_848_960,
@@ -202,13 +163,14 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
         },
         131_596_523_520,
     ),
-    "ERNIE-4.5-21B-A3B": (_ERNIE, 21_825_437_888),
-    "ERNIE-4.5-300B-A47B": (
-        _ERNIE
-        | {"hidden_size": 8192, "num_hidden_layers": 54, "num_attention_heads": 64, "num_key_value_heads": 8}
-        | {"intermediate_size": 28672, "moe_intermediate_size": 3584, "moe_num_shared_experts": 0, "moe_k": 8}
-        | {"moe_layer_start_index": 3, "moe_layer_end_index": 53, "tie_word_embeddings": False},
-        299_484_163_264,
+    "ERNIE-4.5-21B-A3B": (
+        {
+            "model_type": "ernie4_5_moe", "hidden_size": 2560, "num_hidden_layers": 28, "num_attention_heads": 20,
+            "num_key_value_heads": 4, "intermediate_size": 12288, "moe_intermediate_size": 1536, "moe_num_experts": 64,
+            "moe_num_shared_experts": 2, "moe_k": 6, "moe_layer_start_index": 1, "moe_layer_end_index": 27,
+            "moe_layer_interval": 1, "use_bias": False, "vocab_size": 103424,
+        },
+        21_825_437_888,
     ),
     "Hunyuan-A13B": (
         {

@@ -21,32 +21,18 @@ RULES = {rule.id: rule for rule in ALL_RULES}
 Values = dict[str, check.OptionValue]
 EP: Values = {"overlap_moe_expert_parallel_comm": True}
 WGRAD: Values = {"delay_wgrad_compute": True}
-DISPATCHER, BACKEND = "moe_token_dispatcher_type", "moe_flex_dispatcher_backend"
-DEEPEP: Values = {DISPATCHER: "flex", BACKEND: "deepep"}
+DISPATCHER = "moe_token_dispatcher_type"
+DEEPEP: Values = {DISPATCHER: "flex", "moe_flex_dispatcher_backend": "deepep"}
 
 # rule, where it applies, options that comply, options that do not, as Megatron checks them
 CASES: list[tuple[str, Values, Values, Values]] = [
     ("ep-overlap-torch", EP, {"torch": "2.6.0"}, {"torch": "2.6.0a0+df5bbc09d1.nv24.12"}),
-    ("ep-overlap-dispatcher", EP, {DISPATCHER: "flex"}, {DISPATCHER: None}),
     ("ep-overlap-recompute-moe", EP, {"recompute_modules": None}, {"recompute_modules": ("core_attn", "moe")}),
-    ("ep-overlap-mtp", EP, {"mtp_num_layers": 1}, {"mtp_num_layers": 3}),
-    (
-        "ep-overlap-ncclep-offload",
-        {**EP, DISPATCHER: "flex", BACKEND: "ncclep", "fine_grained_activation_offloading": True},
-        {"offload_modules": ("attn",)},
-        {"offload_modules": ("expert_fc1",)},
-    ),
     (
         "flex-deepep-gpu",
         DEEPEP,
         {"compute_capability": "9.0", "gpu_name": "NVIDIA H100 80GB HBM3"},
         {"compute_capability": "10.0", "gpu_name": "NVIDIA GB200"},
-    ),
-    (
-        "flex-deepep-gpu",
-        DEEPEP,
-        {"compute_capability": "10.0", "gpu_name": "NVIDIA B200"},
-        {"compute_capability": "7.0", "gpu_name": "Tesla V100"},
     ),
     (
         "param-gather-agreement",
@@ -65,10 +51,7 @@ def run_of(values: Values) -> check.Options:
 def test_cases_of_rules_both_ways(name: str, applies: Values, good: Values, bad: Values) -> None:
     rule = RULES[name]
     assert set(applies) | set(good) | set(bad) <= set(check.KINDS)
-    right, wrong = (
-        check.check_rule(rule, run_of({**applies, **good})),
-        check.check_rule(rule, run_of({**applies, **bad})),
-    )
+    right, wrong = (check.check_rule(rule, run_of({**applies, **values})) for values in (good, bad))
     assert (right.status, right.applies) == ("ok", True)
     assert (wrong.status, wrong.applies) == ("violated", True)
     assert set(wrong.rule.keys) >= set(bad)
@@ -291,9 +274,6 @@ def test_settings_override_the_file(tmp_path: Path) -> None:
     )
 
 
-BOMB = "a: &a [x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
 NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_tp_comm_overlap: true\n"
 
 
@@ -301,24 +281,13 @@ NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_t
     ("text", "sentence"),
     [
         ("", "run.yaml: is no configuration of Megatron; give "),
-        ("[1, 2]", "run.yaml: is no configuration of Megatron; give "),
         (NEMO, "run.yaml: is of NeMo; give "),
-        (
-            "_target_: nemo.lightning.Trainer\nmodel: {_target_: nemo.collections.llm.GPTModel}",
-            "run.yaml: is of NeMo; ",
-        ),
         ("model: {_target_: my.net.Net, bf16: true}", "run.yaml: is of another program; give "),
-        ("model: 3", "run.yaml: is no configuration of Megatron; give "),
         ("MODEL_ARGS: {--lr: 3}", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
-        ("MODEL_ARGS: [bf16]", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
         (f"model: {{_target_: {TARGET}, bf16: [", "run.yaml:1: not YAML: "),
         (f"model: {{_target_: {TARGET}, bf16: 3}}", "run.yaml:1: bf16: unknown value '3'; choose true or false"),
         (f"model: {{_target_: {TARGET}, bf16: {{a: b}}}}", "run.yaml:1: bf16: is not a single value; give one"),
-        (f"model:\n  _target_: {TARGET}\n  num_moe_experts: .nan", "run.yaml:3: num_moe_experts"),
         ("MODEL_ARGS: {--num-experts: -8}", "run.yaml:1: num_experts: '-8' is not a whole number"),
-        (f"model: {{_target_: {TARGET}, bf16: true, bf16: true}}", "run.yaml:1: bf16: is given twice"),
-        (BOMB + f"model: {{_target_: {TARGET}, bf16: *i, recompute_modules: *i}}", "run.yaml:7: with its aliases"),
-        ("model: " + "[" * 50, "run.yaml:1: more than 20 levels deep"),
     ],
 )
 def test_invalid_files_get_a_clear_error(tmp_path: Path, text: str, sentence: str) -> None:
@@ -329,18 +298,6 @@ def test_invalid_files_get_a_clear_error(tmp_path: Path, text: str, sentence: st
 
 def test_many_faults_are_bounded(tmp_path: Path) -> None:
     assert len(refusal(tmp_path, f"_target_: {TARGET}\nmodel:\n" + "  bf16: true\n" * 1000)) == 20
-
-
-def test_unknown_rules_fail_only_a_strict_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = tmp_path / "job.yaml"
-    flags = "--overlap-moe-expert-parallel-comm --num-experts 8 --expert-model-parallel-size 8 --bf16"
-    job.write_text(f"MODEL_ARGS: {flags} --no-gradient-accumulation-fusion --moe-token-dispatcher-type alltoall\n")
-    assert main(["model", "check", str(job)], {}) == 0
-    assert capsys.readouterr().out.startswith("passed: no rule is known to be violated that matters, but 1 unknown\n")
-    assert main(["model", "check", str(job), "--strict"], {}) == 1
-    capsys.readouterr()
-    assert main(["model", "check", str(job), "--strict", "--set=torch=2.7.0"], {}) == 0
-    assert capsys.readouterr().out.startswith("passed: no rule is violated")
 
 
 def test_the_example_of_the_documentation(
@@ -356,34 +313,6 @@ def test_the_example_of_the_documentation(
 
 
 MOE = ["--model=mixtral-8x7b", "--nodes=2", "--rails=7", "--algorithm=ring", "--recompute=full", "--step=1444ms"]
-
-
-def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(
-        "model: qwen3-30b-a3b\nnodes: 8\nep: 16\nsharding: zero1\nglobal-batch: 128\npp: 2\nmfu: 0.4\n"
-        "network: dragonfly\ngroups: 64\nglobal-links: 8\n"
-    )
-    assert main(["model", str(path)], {}) == 0
-    output = capsys.readouterr().out
-    assert output.startswith("qwen3-30b-a3b: 30.53e9 parameters, 3.353e9 per token\n8 nodes x 8 GPUs, 8 rails; TP 1 ")
-    for part in (
-        "bytes sent per step (one direction; a node receives as many bytes as it sends):",
-        "  source ",
-        "  pipeline ",
-        "  experts ",
-        "  expert gradients ",
-        "formulas (g ranks of a group",
-        "\nseconds per step ",
-        "pipeline bubble: 25.00 %",
-        "(MFU of 40.00 %, contains exposed communication and the bubble; from no attention scores to all of them)",
-        "bisection of the network, one direction: ",
-        "(g/2)^2 L/(g-1) B",
-        "most loaded of 16 expert ranks in relation to the mean: by chance 1.0",
-        "assumptions:\n  ranks fill nodes in blocks",
-        "minimal routes do not exist",
-    ):
-        assert part in output, part
 
 
 def test_control_characters_of_file_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,8 +147,6 @@ def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytes
     text = capsys.readouterr().out
     assert text.splitlines(keepends=True)[0] in blocks(ROOT / "docs/overlap.md")
     assert text.startswith("skewed: 2 of 2 layers; layer 1: rank 1 has 1.242 x the mean, by chance 1.112\n")
-    assert "\n  0          1.2081     1.1181  " in text
-    assert "uneven loads add 0 to 27.02 ms per step, up to 2.702 % of it" in text
     assert main([*words, "--format=json"], {}) == 0
     found = json.loads(capsys.readouterr().out)
     assert [round(layer["ranks"]["penalty"], 4) for layer in found["layers"]] == [1.2081, 1.2422]
@@ -195,8 +193,6 @@ def test_shares_have_no_chance_without_tokens(tmp_path: Path, capsys: pytest.Cap
     [
         (b"", "x.csv: has no loads; write a row for each layer"),
         (b"1,2\n3,nan\n", "x.csv:2: 'nan' is not a load; give a number from 0 to 1e+18"),
-        (b"1,2\n3,-4\n", "x.csv:2: '-4' is not a load"),
-        (b"1,2\n3,1e400\n", "x.csv:2: '1e400' is not a load"),
         (b"1,2\n3,four\n", "x.csv:2: 'four' is not a load"),
         (b"1,2\n3,4,5\n", "x.csv:2: has 3 loads, but the first row has 2"),
         (b"a,b\n3,4,5\n", "x.csv:2: has 3 columns, but the header has 2"),

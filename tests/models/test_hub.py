@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.models.catalogue import MODELS, NODES, Architecture
+from ibpulse.workbench.models.catalogue import MODELS, Architecture
 from ibpulse.workbench.models.inputs import read_job_file
 from tests.models.published_configs import PUBLISHED, QWEN3
 from tests.tables import for_each
@@ -33,14 +33,6 @@ def test_parameters_are_the_published_ones(name: str) -> None:
     assert MODELS[name].active_parameters == pytest.approx(active, rel=0.02)
 
 
-def test_nodes_have_the_rates_of_their_data_sheets() -> None:
-    assert NODES["dgx-h100"].rail_bytes_per_second == pytest.approx(47e9)
-    assert NODES["dgx-h100"].nvlink_bytes_per_second == pytest.approx(370e9)
-    assert NODES["dgx-a100"].rail_bytes_per_second == pytest.approx(23.5e9)
-    peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
-    assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
-
-
 # the keys that count, as published at huggingface.co
 HUB: dict[str, dict[str, Any]] = {
     "llama-3.1-8b": {
@@ -61,9 +53,9 @@ HUB: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def counted(directory: Path, config: dict[str, Any], indent: str | int | None = None) -> Architecture:
+def counted(directory: Path, config: dict[str, Any]) -> Architecture:
     path = directory / "config.json"
-    path.write_text(json.dumps(config, indent=indent))
+    path.write_text(json.dumps(config))
     return read_job_file(path).model
 
 
@@ -88,12 +80,9 @@ def test_layers_without_experts_have_a_dense_mlp(tmp_path: Path) -> None:
     assert counted(tmp_path, QWEN3 | {"mlp_only_layers": list(range(12))}).parameters == 23_734_204_416
 
 
-@pytest.mark.parametrize("indent", ["\t", " ", 4])
-def test_json_may_have_tabs_surrogates_and_a_mark(tmp_path: Path, indent: str | int) -> None:
-    template = "\U0001f600 " + "long " * 300
-    assert counted(tmp_path, {template: [1, {}], **QWEN3, "chat": template}, indent).parameters == 30_532_122_624
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text(path.read_text(), encoding="utf-8-sig")
+    path.write_text(json.dumps(QWEN3), encoding="utf-8-sig")
     assert read_job_file(path).model.parameters == 30_532_122_624
 
 
@@ -108,17 +97,14 @@ def test_a_config_json_gives_the_published_model(tmp_path: Path, name: str) -> N
     ("changes", "fault"),
     [
         ({"model_type": "jamba"}, "model_type: 'jamba' is not one of llama, mistral,"),
-        ({"model_type": None}, "model_type: '' is not one of llama, mistral,"),
         ({"hidden_size": 0}, "hidden_size: 0 is out of bounds; choose 1 to 10000000"),
         ({"hidden_size": None}, "hidden_size: is missing; give parameters, layers and hidden"),
         ({"hidden_size": [1]}, "hidden_size: not a single value; give one"),
-        ({"num_hidden_layers": 10_001}, "num_hidden_layers: 10001 is out of bounds; choose 1 to 10000"),
         ({"tie_word_embeddings": "x"}, "tie_word_embeddings: unknown value 'x'; choose true or false"),
         ({"num_experts_per_tok": 9}, "9 experts per token are more than its 8 experts"),
         ({"decoder_sparse_step": 2}, "decoder_sparse_step: layers with it are not counted for mixtral"),
         ({"layer_types": ["linear_attention"]}, "layer_types: layers of the kind 'linear_attention' are not counted"),
         ({"attention_bias": True}, "attention_bias: layers with it are not counted for mixtral"),
-        ({"n_shared_experts": 1}, "n_shared_experts: layers with it are not counted for mixtral"),
         ({"num_experts": 16}, "num_local_experts: is not what num_experts is; correct one"),
     ],
 )

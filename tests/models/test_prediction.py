@@ -19,7 +19,6 @@ from ibpulse.workbench.models.job import DEDUPLICATED, PLAIN, TrainingJob, disti
 from ibpulse.workbench.models.prediction import (
     Prediction,
     ShardedStep,
-    Span,
     StepInputs,
     Utilisation,
     attention_operations,
@@ -174,15 +173,6 @@ def test_tied_embeddings_of_four_stages(nodes: int, tp: int, ranks: int) -> None
     assert row.nvlink_gpu_bytes.high == pytest.approx(0 if ranks else size)
 
 
-def test_all_to_all_bytes_are_conserved() -> None:
-    """Copies that leave nodes and copies that stay are all copies."""
-    for nodes in (2, 4, 8):
-        job = known(MANY_EXPERTS, nodes, ep=8 * nodes, sharding="zero1")
-        remote = sent(job, "experts") * nodes
-        local = remote / (nodes - 1)
-        assert remote + local == pytest.approx(4 * 48 * 8 * nodes * 4096 * 8 * 2048 * 2)
-
-
 JOBS = st.sampled_from(
     [
         TrainingJob(model, nodes, pp=pp, tp=tp, ep=ep, sharding=sharding, micro_batches=batches)
@@ -284,23 +274,6 @@ def test_times_of_collectives_within_a_node() -> None:
     assert found.communication_seconds.high == pytest.approx(latency + nvlink / EIGHT_RAILS.nvlink_bytes_per_second)
 
 
-def sampled(spans: list[Span], period: float, sample: float) -> tuple[float, float]:
-    """Duty, and CV of the active samples, of 200,000 samples at random phases."""
-    edges = np.array(sorted({0.0, period, *(time for begin, end, _ in spans for time in (begin, end))}))
-    middles = (edges[1:] + edges[:-1]) / 2
-    rates = np.array([sum(rate for begin, end, rate in spans if begin <= at < end) for at in middles])
-    amounts = np.concatenate([[0.0], np.cumsum(np.diff(edges) * rates)])
-
-    def amount(times: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        whole, rest = np.divmod(times, period)
-        return np.asarray(whole * amounts[-1] + np.interp(rest, edges, amounts))
-
-    phases = np.random.default_rng(11).uniform(0, period, 200_000)
-    values = (amount(phases + sample) - amount(phases)) / sample
-    active = values[values > 1e-9 * values.max()]
-    return active.size / values.size, float(active.std() / active.mean())
-
-
 def on_off(share: float, sample: float) -> tuple[float, float, float]:
     """Peak, duty and CV of a rate of 1 that is on for a share d of every second, in closed form; D is the sample.
 
@@ -325,15 +298,6 @@ def test_statistics_of_bursts_have_the_closed_form(share: float, sample: float) 
     found = schedule_statistics([(0.0, share, 1.0)], 1.0, sample)
     # the sum of squares loses half of its digits in the root
     assert (found.peak, found.duty, found.cv) == pytest.approx(on_off(share, sample), rel=1e-4, abs=2e-4)
-
-
-def test_any_schedule_has_the_statistics_of_its_samples() -> None:
-    random = np.random.default_rng(2)
-    edges = np.sort(random.uniform(0, 0.9, 24)).tolist()
-    spans = [(edges[at], edges[at + 1], float(random.uniform(1, 5))) for at in range(0, 24, 2)]
-    for sample in (0.01, 0.1, 1.7):
-        found = schedule_statistics(spans, 1.0, sample)
-        assert (found.duty, found.cv) == pytest.approx(sampled(spans, 1.0, sample), abs=0.01)
 
 
 def test_a_load_without_traffic_has_no_statistics() -> None:

@@ -122,13 +122,9 @@ def test_no_secret_is_ever_written(tmp_path: Path, form: str, output: str, capsy
         path.write_text(content)
         main(["nccl", str(path), f"--format={output}"], {})
         assert "hunter2" not in "".join(capsys.readouterr())
-    assert "hunter2" not in repr(read_benchmark(_whole(path, text)))
-    assert [each.name for each in tmp_path.iterdir()] == ["benchmark"]
-
-
-def _whole(path: Path, text: str) -> Path:
     path.write_text(text)
-    return path
+    assert "hunter2" not in repr(read_benchmark(path))
+    assert [each.name for each in tmp_path.iterdir()] == ["benchmark"]
 
 
 @for_each([RCCL["one object per line"], RCCL["CSV"]])

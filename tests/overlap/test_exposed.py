@@ -282,7 +282,7 @@ def test_waiting_and_moving_are_right_within_two_percent(tmp_path: Path, seed: i
     assert found.explained_ratio == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("shift_ns", [4 * MS, -10 * MS, 18 * MS, -50 * MS])
+@pytest.mark.parametrize("shift_ns", [-10 * MS, 18 * MS])
 def test_a_clock_offset_is_corrected(overlap: DeviceOverlap, shift_ns: int) -> None:
     found = split_exposed(overlap, wire_activity(record(PLAYED, shift_ns=shift_ns), [0, 1], THRESHOLD), 4)
     assert found.match.lag_ns == pytest.approx(shift_ns, abs=0.2 * MS)

@@ -125,8 +125,6 @@ def test_an_uncertain_match_is_refused_with_a_way_on(tmp_path: Path, capsys: pyt
     assert main(words, {}) == 1
     assert "give the offset with --shift" in capsys.readouterr().err
     assert not (tmp_path / "merged.json.gz").exists()
-    assert main([*words, "--shift=0ms"], {}) == 0
-    assert "given with --shift; not confirmed: the correlation" in capsys.readouterr().out
 
 
 def test_missing_samples_are_zero_below_a_slice(tmp_path: Path) -> None:

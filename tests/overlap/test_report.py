@@ -95,16 +95,6 @@ def test_ports_can_be_chosen(capsys: pytest.CaptureFixture[str], trace: str, aga
     assert "has no port 'mlx5_9'; choose one of mlx5_0:1, mlx5_1:1" in refusal(capsys, trace, against, "--port=mlx5_9")
 
 
-def test_a_trace_without_wall_time_is_not_compared(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, against: str
-) -> None:
-    path = write_trace(tmp_path / "trace.json", PLAYED.timeline()[0], baseTimeNanoseconds=0)
-    run(capsys, str(path))
-    assert "has no wall time (baseTimeNanoseconds, TARGET_INFO_SESSION_START_TIME; rocpd has none)" in refusal(
-        capsys, str(path), against
-    )
-
-
 def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
     words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0")
     assert main(["trace", trace, *words], {}) == 2

@@ -25,19 +25,13 @@ from tests.pictures.runs import MOVING, event, rails, take
 
 
 @pytest.fixture(scope="module")
-def gif(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("gif") / "a.gif"
-    render("animation", [take(rails()), take(rails(100), "b")], path, MOVING)
-    return path
-
-
-@pytest.fixture(scope="module")
 def layout() -> Layout:
     return lay_out_animation([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
 
 
-def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
-    with Image.open(gif) as picture:
+def test_gif_has_all_frames_and_their_duration(tmp_path: Path) -> None:
+    render("animation", [take(rails()), take(rails(100), "b")], tmp_path / "a.gif", MOVING)
+    with Image.open(tmp_path / "a.gif") as picture:
         assert (picture.n_frames, picture.width) == (20, 600)
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
 

@@ -140,20 +140,9 @@ def texts(path: Path) -> str:
 def test_svg_labels_are_text_with_units(tmp_path: Path) -> None:
     render("heatmap", [take(rails(3000), "before")], tmp_path / "a.svg", STILL)
     said = texts(tmp_path / "a.svg")
-    for label in (
-        "time since the beginning (s)",
-        "node bandwidth (GB/s), transmit + receive",
-        "bandwidth (GB/s)",
-        "mlx5_2:1",
-        "before",
-        "node7 · 2025-11-21 00:00:00 UTC · 30 s at 10 ms · 16.7 % missing per port",
-        "highest 10 ms sample in each column of 40 ms",
-        "mean of each column of 40 ms",
-        "no traffic",
-        "missing data",
-        "link down",
-    ):
-        assert label in said
+    assert "node bandwidth (GB/s), transmit + receive" in said
+    assert "highest 10 ms sample in each column of 40 ms" in said
+    assert "mean of each column of 40 ms" in said
     assert "event, and" not in said
     assert "above the line rate" not in said
 
@@ -215,14 +204,8 @@ def test_no_lengths_are_drawn_with_too_much_missing() -> None:
 def test_runs_without_bursts_are_drawn_too(tmp_path: Path) -> None:
     render("distribution", [take(np.zeros((2, 9))), take(np.full((2, 9), np.nan), "b")], tmp_path / "a.svg", STILL)
     said = (tmp_path / "a.svg").read_text()
-    for label in (
-        "length of bursts (ms)",
-        "length of gaps (ms)",
-        "node bandwidth (GB/s)",
-        "0 whole bursts",
-        "too much of b",
-    ):
-        assert label in said
+    assert "0 whole bursts" in said
+    assert "too much of b" in said
 
 
 LINE = StepTimeline(1.0, ((0.1, 0.3, 5.0), (0.3, 0.4, 2.0), (0.7, 0.95, 4.0)))
@@ -249,6 +232,7 @@ def test_many_samples_have_the_exact_statistics() -> None:
     mean = sum((end - begin) * rate for begin, end, rate in LINE.spans) / LINE.period
     assert (values.mean(), values.max()) == pytest.approx((mean, exact.peak), rel=1e-2)
     active = values[values > 1e-9]
+    assert active.size / values.size == pytest.approx(exact.duty, abs=0.01)
     assert active.std() / active.mean() == pytest.approx(exact.cv, abs=0.01)
 
 

@@ -25,6 +25,7 @@ from ibpulse.workbench.reports.table import plain_text
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.perfetto_reader import read_trace
 from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
+from tests.reports.test_jobs import job, record_of
 
 DOCS = Path(__file__).parents[2] / "docs/report-reference.md"
 HOSTILE = '<script>alert("x")</script>'
@@ -74,7 +75,7 @@ def read(text: str) -> Reader:
     return reader
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("count", [1, 3, 8])
 def test_text_fits_a_terminal_of_120_columns(count: int) -> None:
     made = [play(DENSE, 20, seed) for seed in range(count)]
     text = render_text(report_of(*made))
@@ -122,7 +123,7 @@ def test_hostile_names_are_escaped(form: str) -> None:
     recording = play(DENSE, 20)
     meta = replace(recording.meta, host=HOSTILE, reason=f"| {HOSTILE} `x`", source="capture")
     ports = (replace(meta.ports[0], device=HOSTILE), *meta.ports[1:])
-    hostile = replace(recording, meta=replace(meta, ports=ports))
+    hostile = replace(recording, meta=replace(meta, ports=ports, jobs=(record_of(job("1", "mlx5_1", title=HOSTILE)),)))
     text = RENDERERS[form](assemble([run_of(hostile, name=HOSTILE.replace("/", "."))], ReportOptions()))
     assert "<script" not in text.replace("\\<", "")
     if form == "html":
@@ -171,10 +172,7 @@ def test_documentation_names_every_json_member(report: Report) -> None:
     [
         (None, "rate", "-"),
         (201.46e9, "rate", "201.5 GB/s"),
-        (0.31479, "seconds", "314.8 ms"),
         (0.7471, "ratio", "74.71 %"),
-        (0.00005, "number", "0.0001"),
-        (12, "count", "12"),
         ((), "names", "none"),
         (("a", "b"), "names", "a, b"),
         ("dense_like", "word", "dense_like"),
@@ -211,7 +209,9 @@ def test_control_characters_are_escaped(form: str) -> None:
     recording = record(wave(1e9, 20, 12, 200, 2))
     ports = (replace(recording.meta.ports[0], device=CONTROLS), recording.meta.ports[1])
     event = Event(recording.start_ns + SECOND_NS, "link-up", f"{CONTROLS}:1", CONTROLS, SECOND_NS)
-    meta = replace(recording.meta, ports=ports, reason=CONTROLS, host=CONTROLS, source=CONTROLS, events=(event,))
+    texts = dict.fromkeys(("reason", "host", "source"), CONTROLS)
+    jobs = (record_of(job("1", "mlx5_1", title=CONTROLS)),)
+    meta = replace(recording.meta, ports=ports, events=(event,), jobs=jobs, **texts)
     found = RENDERERS[form](report_of(replace(recording, meta=meta), options=ReportOptions()))
     assert all(line.isprintable() for line in found.split("\n"))
     assert r"x\nFORGED" in found.replace(r"\\n", r"\n")

@@ -126,17 +126,15 @@ def test_shown_rows_equal_those_without_gaps(pattern: str, kind: str) -> None:
 
 
 def test_a_report_begins_with_its_missing_samples() -> None:
-    dense, few = PATTERNS["dense"], lost_samples(6000, 0.02, "freeze", 1)
-    many = without(dense, lost_samples(6000, 0.43, "freeze", 0))
-    sentence = "43 % of a and 43 % of b are missing on at least one rail: bursts, gaps, steps, peaks and the signature"
-    report = report_of(many, many, options=OPTIONS)
-    assert " ".join(render_text(report).split()).startswith(sentence)
+    dense = PATTERNS["dense"]
+    many, few = (without(dense, lost_samples(6000, share, "freeze", 1)) for share in (0.43, 0.02))
+    report = report_of(many, few, options=OPTIONS)
+    sentence = "43 % of a is missing on at least one rail: "
+    assert render_text(report).startswith(sentence)
     assert render_markdown(report).startswith(f"# Report\n\n**{sentence}")
     assert f"<h1>a, b</h1>\n<p><strong>{sentence}" in render_page(report)
     assert json.loads(render_json(report))["missing"].startswith(sentence)
-    mixed = render_text(report_of(many, without(dense, few), options=OPTIONS))
-    assert mixed.startswith("43 % of a is missing on at least one rail: ")
-    assert "2 % of b is missing on at least one rail: numbers of bursts, gaps" in " ".join(mixed.split())
+    assert "2 % of b is missing on at least one rail: numbers of bursts, gaps" in " ".join(render_text(report).split())
     assert "missing on" not in render_text(report_of(dense, options=OPTIONS))
 
 

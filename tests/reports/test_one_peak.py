@@ -1,4 +1,4 @@
-"""One peak: the metric, the summary, a window, the stream, `top`, recordings, reports and pictures give the same."""
+"""One peak: the metric, the summary, a window, the stream, recordings, reports and pictures give the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream import Feed, describe_second
+from ibpulse.agent.web.stream import Feed
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.client.transport import NodeArray
@@ -29,7 +29,6 @@ from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, choose_scale, take_run
 from ibpulse.workbench.reports.span import ReportOptions, choose_window
-from ibpulse.workbench.top.ring import RingWatcher
 from tests.aggregator.rings import MS, RATE, Ring, port
 from tests.reports.recordings import run_of
 from tests.web.rings import given_parts
@@ -112,14 +111,6 @@ def recording(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Recording
     return load(path)
 
 
-async def ask(node: Node, path: str, **query: object) -> httpx.Response:
-    transport = httpx.ASGITransport(app=create_app(node.parts))
-    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
-        answer = await client.get(path, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer
-
-
 def port_peaks(node: Node) -> np.ndarray:
     """The peaks of the metrics: (ports, 2)."""
     return np.array(
@@ -143,7 +134,10 @@ def test_metric_and_summary_have_one_certain_peak(node: Node) -> None:
 
 async def window(node: Node, **query: object) -> tuple[dict[str, Any], np.ndarray]:
     span = {"from": f"{FIRST / 100:.2f}", "to": f"{(LAST + 1) / 100:.2f}", "format": "npy", **query}
-    answer = await ask(node, "/api/v1/window", **span)
+    transport = httpx.ASGITransport(app=create_app(node.parts))
+    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+        answer = await client.get("/api/v1/window", params=span)
+    assert answer.status_code == 200, answer.text
     return json.loads(answer.headers["X-Ibpulse-Window"]), np.load(io.BytesIO(answer.content))
 
 
@@ -158,37 +152,12 @@ async def test_window_maximum_is_the_metric_peak(node: Node) -> None:
     np.testing.assert_allclose(values[:, :333].max(axis=1), port_peaks(node).ravel(), rtol=CLOSE)
 
 
-def test_stream_and_page_have_the_metric_peak(node: Node) -> None:
-    peaks = [one.peak_bytes_per_second for one in describe_second(node.snapshot).ports]
-    found = [[each.transmit, each.receive] for each in peaks]
-    assert found == port_peaks(node).tolist()
+def test_the_stream_has_the_metric_peak(node: Node) -> None:
     events = list(Feed(node.parts).batches(FIRST, LAST + 1))
     rows = np.concatenate(
         [json.loads(event.split(b"data: ")[1])["megabytes_per_second"] for event in events], axis=1, dtype=float
     )
     np.testing.assert_array_equal(rows.max(axis=1), np.rint(port_peaks(node).ravel() / 1e6))
-
-
-def test_top_shows_the_peak_of_the_metric(node: Node) -> None:
-    class Clocked(type(node.ring.reader)):  # type: ignore[misc]
-        def newest_tick(self, wall_ns: int | None = None) -> int:
-            return LAST + 4
-
-    watcher = RingWatcher(
-        Clocked(node.ring.file),
-        node.parts.node.supervisor.known_ports,
-        lambda: 0,
-        AggregatorOptions(),
-        "here",
-        node.log,
-    )
-    watcher.prepare()
-    view = watcher.fetch(100, 100 * MS)
-    # bins of 100 ms that begin at multiples; the span of the metrics begins and ends with the tick after one
-    peaks = np.stack([rail.peaks for rail in view.rails]).max(axis=2)
-    about = port_peaks(node)
-    assert np.count_nonzero(np.isclose(peaks, about, rtol=CLOSE)) >= 7
-    assert (peaks <= 1.01 * RATE).all()
 
 
 def test_recording_and_report_have_the_metric_peak(node: Node, recording: Recording) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ibpulse.cli import main
-from tests.statistics.test_public_data import GROUPS, find_file
+from tests.statistics.test_public_data import find_file
 
 DOCS = Path(__file__).parents[2] / "docs/record.md"
 
@@ -23,43 +23,18 @@ def report(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return found["recordings"][0]
 
 
-@pytest.fixture(scope="module")
-def switch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixteen switch ports, sampled every 0.57 s or so."""
-    path = tmp_path_factory.mktemp("switch") / "switch.parquet"
+def test_imported_log_loses_only_the_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of sixteen switch ports, sampled every 0.57 s or so."""
+    log, path, name = find_file("zhejianglab_16ports_0p57s.csv.gz"), tmp_path / "switch.parquet", "Leaf-5_3_1"
     words = ["--time=SaveTimeUTC", "--port=port", "--transmit=InOctets", "--receive=OutOctets", "--since-before"]
-    log = str(find_file("zhejianglab_16ports_0p57s.csv.gz"))
-    assert main(["import", log, "-o", str(path), *words, "--line-rate=25GB/s"], {}) == 0
-    return path
-
-
-@pytest.mark.parametrize("period", GROUPS)
-def test_job_ports_share_step_and_balance(switch: Path, period: float, capsys: pytest.CaptureFixture[str]) -> None:
-    ports = [f"--port={name}" for name in GROUPS[period]]
-    # a hole of four minutes at the beginning of every port hides the steps of the whole
-    whole = report(capsys, str(switch), *ports)["values"]
-    assert 245 <= whole["hole_seconds_longest"] <= 255
-    assert whole.get("step_seconds") is None
-    found = report(capsys, str(switch), *ports, "--from=255s")
-    values = found["values"]
-    assert found["interval_seconds"] == 1.0
-    assert values["step_period_seconds"] == pytest.approx(period, abs=0.1)
-    assert values["step_seconds"] == pytest.approx(period, rel=0.02)
-    assert values["fairness_ratio"] >= 0.99
-    assert (values["idle_rails"], values["slow_rails"]) == ([], [])
-    # silences of up to 40 s are usual in these steps
-    assert found["phases"] == []
-    assert values["peak_bytes_per_second"] < 1.02 * 4 * 2 * 25e9
-
-
-def test_imported_log_loses_only_the_gap(switch: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "Leaf-5_3_1"
-    rows = pd.read_csv(find_file("zhejianglab_16ports_0p57s.csv.gz"))
+    assert main(["import", str(log), "-o", str(path), *words, "--line-rate=25GB/s"], {}) == 0
+    capsys.readouterr()
+    rows = pd.read_csv(log)
     rows = rows[rows.port == name]
     # the first row has no beginning, and that at the end of the hole is not laid on the grid
     inside = rows.SaveTimeUTC.diff() < 10_000
     moved = float((rows.InOctets + rows.OutOctets)[inside].sum())
-    values = report(capsys, str(switch), f"--port={name}")["values"]
+    values = report(capsys, str(path), f"--port={name}")["values"]
     seconds = values["window_seconds"] * values["observed_ratio"]
     # what lies in the parts of ticks at the ends and at the hole
     assert values["mean_bytes_per_second"] * seconds == pytest.approx(moved, rel=2e-3)

@@ -113,21 +113,6 @@ def test_idle_rail_and_signature_are_named(workload: Fsdp) -> None:
 # closed forms
 
 
-def test_a_hole_is_no_silence() -> None:
-    rates = wave(10 * GB, 20, 30, 40)
-    rates[0, 0, 100:105] = np.nan
-    rates[0, 1, 1000:1050] = np.nan
-    run = run_of(record(rates))
-    busy = 40 * 20 - 5 - 20
-    assert value(run, "duty_cycle_ratio") == pytest.approx(busy / (2000 - 55))
-    assert value(run, "mean_bytes_per_second") == pytest.approx(20 * GB * busy / (2000 - 55))
-    assert value(run, "observed_ratio") == pytest.approx(1 - 55 / 2000)
-    assert (run.values["holes"], run.values["hole_seconds_longest"]) == (2, pytest.approx(0.5))
-    # the burst in which the first hole lies, the one that the second hides, and the one that begins behind that
-    assert run.values["bursts"] == 39 - 3
-    assert value(run, "step_seconds") == pytest.approx(0.5)
-
-
 def test_slow_counters_hide_single_sample_statistics() -> None:
     recording = play(DENSE, 20)
     ports = tuple(replace(port, resolution_seconds=0.03) for port in recording.meta.ports)
@@ -149,18 +134,6 @@ def test_irregular_traffic_is_resampled_in_blocks() -> None:
     assert (run.units, run.unit_count, run.unit_seconds) == ("block", 60, pytest.approx(1.0))
     low, high = run.spreads["mean_bytes_per_second"].interval(0.99)
     assert low <= 2 * 2 * 5 * GB <= high
-
-
-def test_missing_data_is_unknown_and_silence_is_not() -> None:
-    run = run_of(record(np.full((2, 2, 300), np.nan)))
-    assert value(run, "observed_ratio") == 0.0
-    assert run.values["mean_bytes_per_second"] is None
-    assert run.values["signature"] is None
-    assert not run.spreads
-    run = run_of(record(np.zeros((2, 2, 3000))))
-    assert (run.values["mean_bytes_per_second"], run.values["duty_cycle_ratio"]) == (0.0, 0.0)
-    assert run.values["active_mean_bytes_per_second"] is None
-    assert (run.values["signature"], run.values["signature_confidence"]) == ("idle", 1.0)
 
 
 def test_active_quantiles_use_active_samples() -> None:
@@ -187,27 +160,17 @@ def test_no_active_samples_no_step_rows() -> None:
 BOUNDS = ("wire_seconds_lower", "exposed_seconds_lower", "exposed_seconds_upper")
 
 
-@pytest.fixture(scope="module")
-def half() -> Recording:
-    """Steps of 0.5 s: 0.2 s at half of the line rate, 0.3 s of silence."""
+@pytest.mark.parametrize(
+    ("computing", "low", "high"),
+    [((), 0.0, 0.2), ((0.0,), 0.2, 0.2), ((0.3,), 0.05, 0.2), ((0.7,), 0.0, 0.15), ((1.0,), 0.0, 0.0)],
+)
+def test_bounds_from_the_wire_follow_the_closed_form(computing: tuple[float, ...], low: float, high: float) -> None:
+    """Steps of 0.5 s, of which the busier direction carries half of the line rate for 0.2 s."""
     rates = wave(LINE / 2, 20, 30, 60, ports=2)
     rates[:, 1] /= 2
-    return record(rates)
-
-
-def test_bounds_follow_closed_form(half: Recording) -> None:
-    run = run_of(half)
+    run = run_of(record(rates), ReportOptions(gpu_active=computing))
     assert run.values["step_silent_ratio"] == pytest.approx(0.6)
-    # 0.2 s at half of the line rate in the busier direction
-    assert [run.values[key] for key in BOUNDS] == pytest.approx([0.1, 0.0, 0.2])
-
-
-@pytest.mark.parametrize(
-    ("computing", "low", "high"), [(0.0, 0.2, 0.2), (0.3, 0.05, 0.2), (0.7, 0.0, 0.15), (1.0, 0.0, 0.0)]
-)
-def test_a_known_activity_of_the_gpus_narrows_them(half: Recording, computing: float, low: float, high: float) -> None:
-    run = run_of(half, ReportOptions(gpu_active=(computing,)))
-    assert [run.values[key] for key in BOUNDS[1:]] == pytest.approx([low, high], abs=1e-9)
+    assert [run.values[key] for key in BOUNDS] == pytest.approx([0.1, low, high], abs=1e-9)
 
 
 def test_signs_without_steps_are_told_per_burst() -> None:

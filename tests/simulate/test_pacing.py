@@ -209,22 +209,19 @@ def test_late_writes_raise_no_peak(tmp_path: Path, late_ns: int, slipped: int) -
     assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 1 + slipped]
 
 
-def test_stall_advances_one_interval(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, LINE, simulator=scripted(*[0] * 10, 5 * TICK))
-    asked: list[int] = []
-
-    def show(at_ns: int, line_ns: int) -> int:
-        machine.pass_until(machine.now)
-        asked.append(at_ns)
-        assert 0 < line_ns <= TICK
-        return at_ns
-
-    machine.left = 40
-    pace = Pace(show, TICK, machine.pause, lambda: machine.now, machine.monotonic)
-    pace.run(machine.is_over)
+@pytest.mark.parametrize("leap_ns", [-3600 * SECOND, 3600 * SECOND, -4 * TICK])
+def test_a_wall_clock_that_is_set_moves_no_counter(tmp_path: Path, leap_ns: int) -> None:
+    machine = Machine(tmp_path, Constant(LINE_BYTES_PER_SECOND / 4))
+    machine.left = 200
+    slips = machine.fabric.run(
+        machine.is_over,
+        lambda: machine.now + (leap_ns if machine.now > START + SECOND // 2 else 0),
+        machine.monotonic,
+        machine.pause,
+    )
     machine.fabric.close()
-    assert pace.slips.count == 1
-    assert set(np.diff(asked).tolist()) == {TICK}
+    assert slips.count == 0
+    assert set(np.diff([moved for _, moved in machine.reads[1:]])) == {TICK * LINE_BYTES_PER_SECOND // 4 // SECOND}
 
 
 def test_too_large_steps_and_late_notices_are_cut(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import itertools
 import os
 import re
 import subprocess
@@ -19,31 +18,9 @@ import ibpulse
 from ibpulse.workbench.simulate import tree
 from ibpulse.workbench.simulate.node_clock import node_environment
 from ibpulse.workbench.simulate.tree import CounterReads, Device, list_device, make_devices, status_files
-from tests.tables import for_each
 
 RAIL = Device("mlx5_3", 3, 3)
 MANAGEMENT = Device("mlx5_an0", 8, None)
-
-FORMATS = {
-    "node_type": r"1: CA",
-    "node_guid": r"([0-9a-f]{4}:){3}[0-9a-f]{4}",
-    "sys_image_guid": r"([0-9a-f]{4}:){3}[0-9a-f]{4}",
-    "fw_ver": r"28\.41\.1000",
-    "board_id": r"MT_0000000838",
-    "ports/1/state": r"4: ACTIVE",
-    "ports/1/phys_state": r"5: LinkUp",
-    "ports/1/lid": r"0x[0-9a-f]+",
-    "ports/1/cap_mask": r"0x[0-9a-f]{8}",
-    "ports/1/gids/0": r"([0-9a-f]{4}:){7}[0-9a-f]{4}",
-    "ports/1/gids/1": r"(0000:){7}0000",
-    "ports/1/hw_counters/lifespan": r"10",
-    "ports/1/hw_counters/rx_write_requests": r"0",
-}
-
-
-@for_each(itertools.product([RAIL, MANAGEMENT], FORMATS))
-def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
-    assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
 
 
 def test_down_ports_show_another_rate_and_no_two_devices_share_a_path() -> None:
