@@ -382,6 +382,10 @@ def test_the_source_of_cached_counters_is_named_with_its_cost() -> None:
     assert "has many such ports" in said(many, stride=2)
     refused = replace(EFA, source=replace(HW_SOURCE, refusal="the kernel has no RDMA netlink"))
     assert said(refused, stride=5).endswith("They are not read by netlink: the kernel has no RDMA netlink.")
+    itself = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
+    assert sentences(make_facts([itself], tree={"folders": {}}, **NOT_ASKED), "resolution") == [
+        "bnxt_re0:1: The device itself updates its counters every 1 s."
+    ]
     slow = replace(EFA, source=replace(HW_SOURCE, refresh_seconds=1.004))
     lifespan = said(slow, stride=100, tree={"folders": {EFA.id: Folders(False, True, 1000)}})
     assert lifespan.startswith("rdmap0:1: is sampled every 1 s. Its byte counters are in hw_counters")
