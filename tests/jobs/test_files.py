@@ -118,6 +118,14 @@ def test_a_file_is_stale_if_it_was_written_before_the_boot(folder: Path) -> None
     assert read_job_documents(folder, written_ns + 1, "").claims == ()
 
 
+def test_a_mapping_file_is_stale_if_it_was_written_before_the_boot(folder: Path) -> None:
+    written_ns = put(folder, b"12", "0").stat().st_mtime_ns
+    assert [claim.id for claim in read_slurm_mapping(folder, written_ns).claims] == ["12"]
+    found = read_slurm_mapping(folder, written_ns + 1)
+    assert found.claims == ()
+    assert found.remarks[0].startswith(f"{folder}: 0: it is older than the last boot of this node")
+
+
 def test_the_last_boot_is_when_the_kernel_says_that_it_was() -> None:
     (line,) = re.findall(r"(?m)^btime (\d+)$", Path("/proc/stat").read_text())
     assert abs(boot_time_ns() / 1e9 - int(line)) < 5
