@@ -135,9 +135,9 @@ def follow(ring: Ring, aggregator: Aggregator, first_second: int, last_second: i
 
 
 class Player:
-    """A ring to which ports transmit up to a second, as the sampler writes it, and an aggregator that reads it."""
+    """A ring to which ports transmit (and receive) up to a second, as the sampler writes it, and its aggregator."""
 
-    def __init__(self, path: Path, flows: Mapping[str, Traffic]) -> None:
+    def __init__(self, path: Path, flows: Mapping[str, Traffic | tuple[Traffic, Traffic]]) -> None:
         path.mkdir(exist_ok=True)
         self.flows = dict(flows)
         self.ring, self.aggregator = started(path, *map(port, flows))
@@ -147,8 +147,9 @@ class Player:
         """The tick at which the seconds before this one are complete."""
         newest = self.ring.now_after(second)
         for name, flow in self.flows.items():
+            both = flow if isinstance(flow, tuple) else (flow, constant(0.0))
             start = self._counters[name]
-            self._counters[name] = self.ring.write(name, (flow, constant(0.0)), self._written + 1, newest, start=start)
+            self._counters[name] = self.ring.write(name, both, self._written + 1, newest, start=start)
         self._written = newest
         return newest
 

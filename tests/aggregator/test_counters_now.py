@@ -92,19 +92,6 @@ class Plain:
         return moved, resets, jumps, observed, good_bytes
 
 
-def test_counters_end_four_samples_before_the_newest(tmp_path: Path) -> None:
-    scraped = Scraped(tmp_path)
-    end = (1000, 2000)
-    for tick in range(1, 331):
-        end = scraped.ring.write(A, (constant(20e9), constant(5e9)), tick, tick, start=end)
-        found = scraped.scrape(tick)[0]
-        if tick > 150:
-            seen = (tick - MAX_BEFORE - 1) / 100
-            assert found.observed_seconds == pytest.approx(seen)
-            assert found.directions[0].bytes_total == pytest.approx(20e9 * seen)
-            assert found.directions[0].active_seconds == pytest.approx(seen)
-
-
 def test_a_hung_port_stops_alone(tmp_path: Path) -> None:
     scraped = Scraped(tmp_path)
     scraped.scrape(1)

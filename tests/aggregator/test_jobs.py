@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
-from tests.aggregator.rings import MS, Player, Ring, Traffic, constant, port, square, started
+from tests.aggregator.rings import MS, Player, Ring, Traffic, constant, port, square
 
 QUIET = constant(0.0)
 NAMES = tuple(f"mlx5_{number}:1" for number in range(4))
@@ -152,42 +152,25 @@ def test_the_step_of_a_job_is_searched_where_the_job_ran(tmp_path: Path) -> None
     assert windows == [5 * SECOND_NS, AggregatorOptions().traffic_window_ns]
 
 
-NAME = "mlx5_0:1"
-JOB = PlacedJob(Claim("a", "slurm", "file"), (PortId("mlx5_0", 1),), "gpus")
-BUSY = constant(10e9)
+def play_alone(path: Path, seconds: int, transmit: Traffic, receive: Traffic) -> list[JobSnapshot]:
+    """The statistics of a job after each second, which all are before it is over."""
+    player, alone = Player(path, {NAMES[0]: (transmit, receive)}), job("a", 0)
+    return [statistics(player, second, [alone])["a"] for second in range(1, seconds + 1)]
 
 
-def until(tick: int, traffic: Traffic = BUSY) -> Traffic:
+def until(tick: int, traffic: Traffic) -> Traffic:
     """Traffic that ends with a tick."""
     return lambda now: traffic(now) if now <= tick else 0.0
 
 
-def play_alone(
-    path: Path, seconds: int, transmit: Traffic, receive: Traffic = QUIET, holes: Collection[int] = ()
-) -> list[JobSnapshot]:
-    """The statistics of the job after each second, which all are before it is over."""
-    ring, aggregator = started(path, port(NAME), seconds=60)
-    counters, written, found = (1000, 2000), 0, []
-    for second in range(1, seconds + 1):
-        last = ring.now_after(second)
-        counters = ring.write(NAME, (transmit, receive), written + 1, last, start=counters, holes=holes)
-        written = last
-        snapshot = aggregator.update(ring.fabric, last, jobs=[JOB])
-        found.append(snapshot.statistics_of(JOB.claim.key))
-    assert found[-1] is not None
-    return [each for each in found if each]
-
-
 def test_the_last_traffic_is_that_of_either_direction(tmp_path: Path) -> None:
-    found = play_alone(tmp_path, 12, until(705), until(731))
-    assert [each.last_traffic_ns for each in found[4:]] == [
-        *(1000 * second * MS for second in (5, 6, 7)),
-        *[7310 * MS] * 5,
-    ]
+    found = play_alone(tmp_path, 12, until(705, constant(10e9)), until(731, constant(10e9)))
+    expected = [*(1000 * second * MS for second in (5, 6, 7)), *[7310 * MS] * 5]
+    assert [each.last_traffic_ns for each in found[4:]] == expected
 
 
 def test_the_step_of_a_silent_job_stays_that_of_its_last_steps(tmp_path: Path) -> None:
-    found = play_alone(tmp_path, 110, until(2010, square(10e9, 20, 30)))
+    found = play_alone(tmp_path, 110, until(2010, square(10e9, 20, 30)), QUIET)
     steps = [each.step_seconds for each in found[19:]]
     assert steps[0] == pytest.approx(0.5, rel=0.02)
     assert set(steps) == {steps[0]}

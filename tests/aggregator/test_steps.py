@@ -319,14 +319,6 @@ def test_a_checkpoint_is_an_event_with_its_bytes(tmp_path: Path) -> None:
     }
 
 
-def test_a_port_of_another_role_has_no_checkpoints(tmp_path: Path) -> None:
-    node = Node(tmp_path)
-    node.ring.change(port("mlx5_0:1"), port("mlx5_1:1", rail=False))
-    steps = [2 * GB if rate else 0.0 for rate in SAVING]
-    node.write(lambda tick: steps[min(tick, len(steps)) - 1], lambda tick: 8 * GB if 4100 < tick <= 4600 else 0.0, 70)
-    assert node.follow(1, 60) == []
-
-
 RAILS, QUIET = 8, constant(0.0)
 WINDOW_NS = 12 * SECOND_NS
 PERIODS = {"mlx5_0:1": 50, "mlx5_1:1": 40}

@@ -34,11 +34,6 @@ def played(
     return follow(ring, aggregator, 1, seconds)
 
 
-def standings(snapshot: Snapshot) -> dict[str, tuple[float | None, bool | None, bool | None]]:
-    rails = {str(one.port.id): one.balance for one in snapshot.ports if one.balance}
-    return {name: (rail.rail_share_ratio, rail.rail_idle, rail.rail_slow) for name, rail in rails.items()}
-
-
 # bursts
 
 
@@ -104,70 +99,6 @@ def test_a_run_ends_at_skipped_seconds(tmp_path: Path) -> None:
     assert (found.ports[1].bursts, found.ports[1].burst_seconds > 10) == (0, True)
 
 
-# rails
-
-
-def eight(ring: Ring, options: AggregatorOptions | None = None, seconds: int = 12, **odd: Traffic) -> Snapshot:
-    """Eight rails at 20 GB/s out of both, but for the odd ones."""
-    return played(
-        ring,
-        seconds,
-        options,
-        **{name.partition(":")[0]: (odd.get(name.partition(":")[0], constant(20e9)), constant(20e9)) for name in EIGHT},
-    )
-
-
-def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
-    ring, aggregator = started(tmp_path, *map(port, EIGHT))
-    for name in EIGHT:
-        flow = (lambda tick: 20e9 if tick <= 800 else 0.0) if name == "mlx5_3:1" else constant(20e9)
-        ring.write(name, (flow, flow), 1, 1300)
-    follow(ring, aggregator, 1, 10)
-    found = update(ring, aggregator, 11)
-    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
-    assert found.rails.active_rails == 7
-    assert {name for name, (_, idle, _) in standings(found).items() if idle} == {"mlx5_3:1"}
-    assert not [name for name, (_, _, slow) in standings(found).items() if slow]
-
-
-def test_a_rail_whose_link_is_down_counts_as_carrying_nothing(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *[port(name, active=name != "mlx5_3:1") for name in EIGHT])
-    found = eight(ring)
-    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
-    assert standings(found)["mlx5_3:1"] == (0.0, True, False)
-
-
-def test_a_rail_that_takes_longer_for_the_same_bytes_is_slow(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, EIGHT))
-    found = played(
-        ring,
-        12,
-        **{
-            name.partition(":")[0]: ((square(10e9, 40, 60) if name == "mlx5_2:1" else square(20e9, 20, 80)), IDLE)
-            for name in EIGHT
-        },
-    )
-    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(1.0, abs=1e-3)
-    assert {name for name, (_, _, slow) in standings(found).items() if slow} == {"mlx5_2:1"}
-
-
-def test_silent_rails_have_no_fairness_and_none_is_idle(tmp_path: Path) -> None:
-    found = played(
-        Ring.create(tmp_path, *map(port, EIGHT)), 5, **{name.partition(":")[0]: (IDLE, IDLE) for name in EIGHT}
-    )
-    assert (found.traffic.concluded.rail_fairness_ratio, found.rails.active_rails) == (None, 0)
-    assert set(standings(found).values()) == {(None, False, False)}
-    assert (found.traffic.concluded.workload_signature, found.traffic.concluded.workload_signature_confidence) == (
-        "idle",
-        1.0,
-    )
-
-
-def test_a_port_that_is_not_a_rail_has_no_rail_state(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
-    assert set(standings(played(ring, 3, mlx5_0=(IDLE, IDLE), mlx5_1=(IDLE, IDLE)))) == {"mlx5_0:1"}
-
-
 # step
 
 
@@ -178,14 +109,6 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
     assert found.traffic.concluded.step_period_seconds == pytest.approx(1.5, rel=1e-3)
     assert found.traffic.concluded.step_period_score is not None
     assert found.traffic.concluded.step_period_score > 0.9
-
-
-def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
-    ring, aggregator = started(tmp_path, port("mlx5_0:1"), options=AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
-    at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
-    assert follow(ring, aggregator, 8, 9).traffic.concluded.step_period_seconds is None
-    ring.write("mlx5_0:1", (square(20e9, 60, 90), IDLE), 1001, 3600, start=at_end)
-    assert follow(ring, aggregator, 10, 35).traffic.concluded.step_period_seconds == pytest.approx(1.5, rel=1e-3)
 
 
 def test_a_node_without_samples_has_no_step(tmp_path: Path) -> None:
@@ -433,6 +356,15 @@ def idle(snapshot: Snapshot) -> list[str]:
 
 def slow(snapshot: Snapshot) -> list[str]:
     return [name for name, rail in rails(snapshot).items() if rail.rail_slow]
+
+
+def test_a_rail_whose_link_is_down_carries_nothing_and_other_ports_are_no_rails(tmp_path: Path) -> None:
+    down, storage = EIGHT[3], "mlx5_8:1"
+    ring = Ring.create(tmp_path, *(port(name, active=name != down) for name in EIGHT), port(storage, rail=False))
+    found = played(ring, 12, **{name.partition(":")[0]: (BUSY, BUSY) for name in (*EIGHT, storage)})
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
+    assert (idle(found), slow(found), rails(found)[down].rail_share_ratio) == ([down], [], 0.0)
+    assert storage not in rails(found)
 
 
 def test_a_rail_of_a_busy_job_is_not_compared_with_rails_of_a_job_in_a_checkpoint(tmp_path: Path) -> None:

@@ -169,11 +169,7 @@ class Observation:
 
 def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
     """Run the scenarios together and read their counters."""
-    return read_run(scenarios, Network(scenarios).run())
-
-
-def read_run(scenarios: Sequence[Scenario], run: Run) -> list[Observation]:
-    """Read the counters of scenarios that have run."""
+    run = Network(scenarios).run()
     return [_observe(scenario, run, which) for which, scenario in enumerate(scenarios)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,16 +65,14 @@ class Score:
         return self.counts[limit] / max(1, self.counts[limit].sum())
 
 
-def score(
-    observations: Iterable[Observation], find: Callable[[Observation, int], Any] = label, live: bool = False
-) -> Score:
-    """Compare the truth with what `find` says of each port, as indices of `LABELS`; idle ports do not count.
+def score(observations: Iterable[Observation], live: bool = False) -> Score:
+    """Compare the truth with the label of each port; idle ports do not count.
 
     With `live`, only where the counters tell.
     """
     counts, source, blamed = np.zeros((len(Limit), len(LABELS)), np.int64), 0, 0
     for seen in observations:
-        labels = np.stack([find(seen, port) for port in range(PORTS)])
+        labels = np.stack([label(seen, port) for port in range(PORTS)])
         kept = seen.live() if live else np.ones(labels.shape, bool)
         np.add.at(counts, (seen.truth()[kept], labels[kept]), 1)
         source += int((seen.only_source() & kept).sum())

@@ -44,12 +44,6 @@ def test_a_part_of_a_file_is_traced(tmp_path: Path, recording: Recording, capsys
     assert end == recording.end_ns - INTERVAL_NS
 
 
-def test_several_files_are_several_processes(tmp_path: Path, recording: Recording) -> None:
-    save(tmp_path / "b.parquet", make_recording(100, host="node8", seed=1))
-    tracks = render(tmp_path, str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"))
-    assert {path[0] for path in tracks} == {"node7", "node8"}
-
-
 def test_a_dataset_is_on_one_clock(tmp_path: Path) -> None:
     clocks = {f"node{number}": ClockOffset(number * 1_000_000, 300_000) for number in range(1, 4)}
     place = dataset("traced", [plan(nodes=3, steps=6)], clocks=clocks)
@@ -66,13 +60,6 @@ def test_a_dataset_is_on_one_clock(tmp_path: Path) -> None:
         np.testing.assert_allclose(known[~np.isnan(known)], expected[~np.isnan(expected)], rtol=0, atol=1)
 
 
-def test_the_job_of_a_dataset_is_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = dataset("traced-job", [plan(nodes=2, steps=6)], job="42")
-    assert {path[0] for path in render(tmp_path, str(place), "--job=42")} == {"node1", "node2"}
-    assert main(["render", str(place), "--job=7", "-o", str(tmp_path / "b.perfetto")], {}) == 1
-    assert f"dataset {place} has no samples of job 7; collect some" in capsys.readouterr().err
-
-
 def test_a_gap_between_parts_is_missing_data(tmp_path: Path) -> None:
     recording = make_recording(600, ports=2)
     for name, part in (("one", recording.cut(0, 200)), ("other", recording.cut(350, 600))):
@@ -83,15 +70,3 @@ def test_a_gap_between_parts_is_missing_data(tmp_path: Path) -> None:
     expected[200:350] = np.nan
     track = render(tmp_path, str(tmp_path / "set"))["node7", "mlx5_0:1", "mlx5_0:1 transmit"]
     np.testing.assert_allclose(values(track, recording), expected, rtol=0, atol=1)
-
-
-def test_invalid_arguments_are_named(tmp_path: Path, recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:
-    file, out = str(tmp_path / "a.parquet"), str(tmp_path / "a.perfetto")
-    for words, problem in (
-        ((file, "-o", out, "--job=7"), "--job: chooses the nodes of a dataset or a gateway, not of a recording"),
-        ((file, "-o", "a.png", "--job=7"), "--job: chooses the nodes of a trace; write one with -o NAME.perfetto"),
-        ((file, "-o", out, "--trim"), "--trim: is not for .perfetto; omit it"),
-        ((file, "-o", out, "--picture=heatmap"), "--picture: is not for .perfetto; omit it"),
-    ):
-        assert main(["render", *words], {}) == 2
-        assert problem in capsys.readouterr().err

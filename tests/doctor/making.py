@@ -25,7 +25,6 @@ from ibpulse.agent.doctor.facts import (
 )
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.overrides import Override
 from ibpulse.base.clocks import ClockState
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
@@ -44,9 +43,9 @@ IDENTITY = PortIdentity(
 )
 
 
-def make_request(options: DoctorOptions, overrides: Mapping[str, Override] | None = None) -> FactsRequest:
+def make_request(options: DoctorOptions) -> FactsRequest:
     """What doctor's child does with these options, with the inventory and the sampler that they describe."""
-    inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles, overrides=overrides)
+    inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles)
     return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu))
 
 

@@ -17,6 +17,7 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import DevicePlace, Gpu, Topology
 from tests.doctor.making import make_facts, make_port
 from tests.sysfs.machines import Machine
+from tests.tables import for_each
 
 SWITCH = "15/15:01.0/16:00.0"
 NIC_PATH, GPU_PATH = f"{SWITCH}/17:00.0/18:00.0", f"{SWITCH}/17:01.0/19:00.0"
@@ -67,42 +68,55 @@ def write(machine: Machine, address: str, name: str, content: bytes) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(("control", "enabled"), [(0x2810, True), (0x2800, False), (0xFFFF, None), (0x0010, True)])
-def test_relaxed_ordering_is_bit_4_of_device_control(control: int, enabled: bool | None) -> None:
-    assert gpudirect.find_relaxed_ordering(make_config(control)) is enabled
-
-
-@pytest.mark.parametrize(
-    ("acs", "redirects"), [(0x1D, True), (0x04, True), (0x08, True), (0x00, False), (0x73, False), (None, False)]
-)
-def test_requests_or_completions_are_redirected_by_bits_2_and_3(acs: int | None, redirects: bool) -> None:
-    assert gpudirect.find_redirect(make_config(acs=acs)) is redirects
-
-
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 0x60, 0x69])
-def test_a_config_that_is_cut_before_device_control_says_nothing(size: int) -> None:
-    assert gpudirect.find_relaxed_ordering(make_config()[:size]) is None
-    assert gpudirect.find_redirect(make_config()[:size]) is None
-
-
-@pytest.mark.parametrize("size", [0x6A, 256, 0x104, 0x2A0, 0x2A7])
-def test_device_control_is_read_without_acs(size: int) -> None:
-    assert gpudirect.find_relaxed_ordering(make_config()[:size]) is True
-    assert gpudirect.find_redirect(make_config()[:size]) is None
-
-
-def test_lists_that_are_loops_end() -> None:
+def make_loops() -> bytes:
+    """A configuration space whose lists of capabilities do not end."""
     config = bytearray(make_config(acs=None))
     config[0x41] = 0x40
     struct.pack_into("<I", config, 0x100, 0x0001 | 2 << 16 | 0x100 << 20)
-    assert gpudirect.find_relaxed_ordering(bytes(config)) is None
-    assert gpudirect.find_redirect(bytes(config)) is None
+    return bytes(config)
 
 
-@pytest.mark.parametrize("config", [b"\xff" * 4096, bytes(4096), b"\x10" * 4096, make_config()[:6] + bytes(4090)])
-def test_a_function_that_fell_off_the_bus_or_has_no_capabilities_says_nothing(config: bytes) -> None:
-    assert gpudirect.find_relaxed_ordering(config) is None
-    assert gpudirect.find_redirect(b"\xff" * 4096) is None
+# relaxed ordering is bit 4 of device control; requests and completions are redirected by bits 2 and 3 of ACS
+@for_each(
+    {
+        "both": (make_config(), True, True),
+        "no relaxed ordering": (make_config(0x2800), False, True),
+        "no answer": (make_config(0xFFFF), None, True),
+        "requests": (make_config(acs=0x04), True, True),
+        "completions": (make_config(acs=0x08), True, True),
+        "all but these": (make_config(acs=0x73), True, False),
+        "no ACS": (make_config(acs=None), True, False),
+        **{f"cut at {size:#x}": (make_config()[:size], None, None) for size in (0, 1, 63, 64, 65, 0x60, 0x69)},
+        **{f"cut at {size:#x}": (make_config()[:size], True, None) for size in (0x6A, 256, 0x104, 0x2A0, 0x2A7)},
+        "loops": (make_loops(), None, None),
+        "off the bus": (b"\xff" * 4096, None, None),
+        "capabilities at 0x10": (b"\x10" * 4096, None, None),
+    }
+)
+def test_a_configuration_space(config: bytes, relaxed: bool | None, redirect: bool | None) -> None:
+    assert (gpudirect.find_relaxed_ordering(config), gpudirect.find_redirect(config)) == (relaxed, redirect)
+
+
+@for_each(
+    [
+        ("identity\n", "identity"),
+        ("DMA-FQ\n", "DMA-FQ"),
+        ("unknown\n", None),
+        ("x" * 9999, None),
+        # a group without a type, and no group
+        (None, None),
+        ("", ""),
+    ]
+)
+def test_only_known_iommu_types_are_accepted(text: str | None, kind: str | None, tmp_path: Path) -> None:
+    function = tmp_path / (text or repr(text))[:9].strip()
+    function.mkdir()
+    if text != "":
+        (function / "iommu_group").mkdir()
+    if text:
+        (function / "iommu_group/type").write_text(text)
+    assert gpudirect.read_iommu(str(function)) == kind
+    assert gpudirect.read_iommu(str(tmp_path / "none")) is None
 
 
 def test_no_more_than_a_config_space_is_read(tmp_path: Path) -> None:
@@ -117,23 +131,6 @@ def test_ports_between_are_those_below_the_shared_one() -> None:
     assert gpudirect.find_ports_between(nic, ("pci0000:15", "e", "gpu")) == ()
     assert gpudirect.find_ports_between(nic, ("pci0000:20", "e", "gpu")) == ()
     assert gpudirect.find_ports_between((), gpu) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [("identity\n", "identity"), ("DMA\n", "DMA"), ("DMA-FQ\n", "DMA-FQ"), ("unknown\n", None), ("x" * 9999, None)],
-)
-def test_only_known_iommu_types_are_accepted(tmp_path: Path, text: str, kind: str | None) -> None:
-    (tmp_path / "iommu_group").mkdir()
-    (tmp_path / "iommu_group/type").write_text(text)
-    assert gpudirect.read_iommu(str(tmp_path)) == kind
-
-
-def test_iommu_state_unknown_without_function(tmp_path: Path) -> None:
-    assert gpudirect.read_iommu(str(tmp_path)) == ""
-    assert gpudirect.read_iommu(str(tmp_path / "none")) is None
-    (tmp_path / "iommu_group").mkdir()
-    assert gpudirect.read_iommu(str(tmp_path)) is None
 
 
 def test_everything_on_the_path_of_a_rail_is_read(machine: Machine) -> None:

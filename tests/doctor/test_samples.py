@@ -28,7 +28,6 @@ from ibpulse.agent.doctor.samples import (
 from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.overrides import Override
 from ibpulse.base.errors import RingError, SamplerError
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import Fabric, Port, PortId
@@ -261,13 +260,6 @@ def test_no_sample_is_taken_when_none_is_asked_for(tree: Tree) -> None:
     facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False))))
     assert (facts.sampling, facts.no_sampling) == (None, "sampling was not requested")
     assert PortId("mlx5_0", 1) in facts.counts
-
-
-def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    request = make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False), {"mlx5_0": Override(numa_node=7)})
-    (place,) = asyncio.run(find_facts(request)).fabric.topology.devices
-    assert (place.numa_node, place.source) == (7, "topology.file")
 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,12 +161,6 @@ def unsupported(listed: tuple[str, ...] | None) -> Facts:
     return make_facts(RAILS if listed else (), tree=tree, no_sampling="" if listed else NOT_SAMPLED)
 
 
-def of_another_namespace() -> Facts:
-    ports = [replace(port, source=None, problem="no file of this port counts bytes.") for port in RAILS]
-    folders = {port.id: Folders(False, False) for port in ports}
-    return make_facts(ports, tree={"folders": folders}, no_sampling=NOT_SAMPLED)
-
-
 BARE = make_card("0000:3d:00.0")
 SLINGSHOT = "Slingshot: is not supported: it has no RDMA devices, and 4 adapters here cannot be sampled."
 STUCK = make_facts(
@@ -190,11 +184,6 @@ REMEMBERED = {"by_daemon": True, "remembered": ("mlx5_2:1",)}
         (
             "FAIL tree ports.exclude: and ports.include exclude all 2 devices of this node.",
             make_facts((), tree={"listed": TWO, "admitted": ()}, no_sampling=NOT_SAMPLED),
-        ),
-        (
-            "FAIL tree path.sysfs: shows devices without counters, as the sysfs of another network "
-            "namespace does. ~ hostNetwork is not needed",
-            of_another_namespace(),
         ),
         (f"FAIL tree {SLINGSHOT}", unsupported(None)),
         (f"FAIL tree {SLINGSHOT}", unsupported(())),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.families.table import Family
-from tests.families.touched import Touched
+from tests.sysfs.opened import Opened
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.doctor import ask_doctor
 from tests.virtual.node import Node
@@ -69,19 +69,25 @@ class Pages:
 
 @dataclass(frozen=True)
 class Visit:
-    """The pages of a family, and the files of its tree that were opened and changed meanwhile."""
+    """The pages of a family, and the files of its tree that were opened meanwhile, to be read and to be written."""
 
     pages: Pages
     opened: frozenset[str]
-    changed: frozenset[str]
+    written: frozenset[str]
 
 
 def visit(family: Family, folder: Path, *flags: str) -> Visit:
     """Visit a family, whose tree is written below `folder`."""
     tree = folder / "sys"
     family.build(tree)
-    touched = Touched(tree)
+    opened = Opened()
+    opened.switch_on()
     try:
-        return Visit(Pages.take(tree, folder, *flags), *touched.look())
+        pages = Pages.take(tree, folder, *flags)
     finally:
-        touched.close()
+        opened.switch_off()
+
+    def inside(paths: list[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if path.startswith(f"{tree}/") and Path(path).is_file())
+
+    return Visit(pages, inside(opened.paths()), inside(opened.written()))

@@ -39,7 +39,7 @@ def test_pages_of_removed_families_are_deleted() -> None:
 @for_each(list(BY_NAME))
 def test_no_file_of_a_tree_is_ever_written(name: str, visits: Visits) -> None:
     assert visits[name].opened
-    assert visits[name].changed == frozenset()
+    assert visits[name].written == frozenset()
 
 
 def list_device_counters(visit: Visit) -> set[str]:

@@ -29,9 +29,7 @@ ADDRESSES = tuple(f"0000:{number + 1}9:00.0" for number in range(GPUS))
 RAILS = tuple(f"mlx5_{number}" for number in range(GPUS))
 UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
 OTHER_UID = "7f3d9a10-0c4e-4d5f-8a6b-9c0d1e2f3a4b"
-THIRD_UID = "c0ffee00-1111-4222-8333-444455556666"
 STATIC_UID = "5f1b2c3d4e5f60718293a4b5c6d7e8f9"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def under(uid: str) -> str:

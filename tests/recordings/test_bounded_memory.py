@@ -15,8 +15,6 @@ from ibpulse.base.limits import ALLOCATOR
 from ibpulse.core.recordings import Recording, save_pieces, scan
 from tests.recordings.recordings import START_NS, make_meta
 
-GIGABYTE = 10**9
-CPUS = os.cpu_count() or 1
 # more than the libraries need, less than a report of the file below
 LIMIT_BYTES = 800_000_000
 TICKS, GROUP_TICKS = 6_000_000, 500_000

@@ -75,22 +75,6 @@ def test_a_cached_counter_is_waited_for_until_its_stride_is_over(tmp_path: Path)
     assert whole.end_ns == (300 - 22 - 24 + 1) * INTERVAL_NS
 
 
-def test_a_device_that_is_sampled_more_rarely_from_now_on_costs_one_stride_and_no_detail(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0"))
-    counters = ring.write("mlx5_0:1", TRAFFIC, 1, 200)
-    followed = Followed(ring, 2)
-    pieces = followed.at(200)
-    ring.write("mlx5_0:1", TRAFFIC, 201, 600, stride=10, start=counters)
-    # a look at every third tick: samples come as late as they can
-    pieces += [piece for tick in range(201, 600, 3) for piece in followed.at(tick)]
-    whole = concatenate(pieces)
-    sent = whole.bytes_per_second[0, 0]
-    assert (np.flatnonzero(np.isnan(sent)) + 2).tolist() == list(range(201, 211))
-    expected = [20e9 if (tick - 1) % 10 < 3 else 0.0 for tick in range(2, 201)]
-    np.testing.assert_allclose(sent[:199], expected, rtol=1e-6)
-    np.testing.assert_allclose(sent[209:], 6e9, rtol=1e-6)
-
-
 def test_a_silent_sampler_gives_holes_for_two_seconds_and_then_nothing(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0"))
     ring.write("mlx5_0:1", TRAFFIC, 1, 300)
@@ -129,15 +113,6 @@ def meta(*strides: int) -> RecordingMeta:
 
 def read(ring: Ring, about: RecordingMeta, first: int, last: int, at_once: int = 10_000) -> Recording:
     return concatenate(list(read_pieces(ring.reader, about, first, last, START_NS, at_once)))
-
-
-def test_rates_stand_at_their_ticks(ring: Ring) -> None:
-    found = read(ring, meta(1, 5), 151, 250)
-    assert (found.start_ns, found.ticks) == (START_NS, 100)
-    sent = [5e9 if (tick - 1) % 50 < 20 else 0.0 for tick in range(151, 251)]
-    np.testing.assert_allclose(found.bytes_per_second[0, 0], sent, rtol=1e-6)
-    np.testing.assert_allclose(found.bytes_per_second[1], [[2e9] * 100, [3e9] * 100])
-    np.testing.assert_allclose(found.seconds[0, 0], [0.01 + ((t % 7) - (t - 1) % 7) * 1e-7 for t in range(151, 251)])
 
 
 def test_samples_of_another_device_are_missing(ring: Ring) -> None:

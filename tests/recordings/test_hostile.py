@@ -79,15 +79,12 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (b"[" * 100_000, "has metadata that is not JSON"),
         (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
         (header(ibpulse_recording_version=3), "is of version 3, this program reads version 1"),
-        (header(ibpulse_recording_version="1"), "is of version '1', this program reads"),
         (header(ibpulse_recording_version=True), "is of version True, this program"),
         (header(ports=[]), "invalid metadata: .top level.: 0 ports; a recording has 1"),
         (header(ports=[{"device": "a"}]), "invalid metadata: ports.0.port: is required"),
         (header(interval_ns=-1), "an interval of -1 ns is out of bounds"),
         (of_port(stride=10**10), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
-        (of_port(rate_bytes_per_second=1e300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(rate_bytes_per_second=1e-300), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
-        (of_port(rate_bytes_per_second=float("nan")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(resolution_seconds=float("inf")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (header(interval_ns="10"), "interval_ns: '10' is not a whole number"),
         (header(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
@@ -97,7 +94,7 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (header(events=[{**EVENT, "before": {"active": 1}}]), "events: active of a port's state is not valid"),
         (header(host="x" * 4_000_001), "has metadata of 4000... bytes; at most 4000000 are read"),
     ],
-    ids=range(22),
+    ids=range(19),
 )
 def test_metadata_that_cannot_be_used_is_told(path: Path, raw: bytes, sentence: str) -> None:
     table = pq.read_table(path)

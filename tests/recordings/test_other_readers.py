@@ -86,6 +86,15 @@ def values(track: Track, recording: Recording) -> np.ndarray:
     return found
 
 
+# where the first sample begins
+BEGIN_NS = START_NS - INTERVAL_NS
+
+
+def spans(track: Track) -> list[tuple[int, int]]:
+    """The first sample and the end of each slice."""
+    return [((first - BEGIN_NS) // INTERVAL_NS, (end - BEGIN_NS) // INTERVAL_NS) for _, first, end in track.slices]
+
+
 @pytest.mark.parametrize("piece", [1, 7, 1000])
 def test_every_sample_is_there_to_the_byte(piece: int) -> None:
     recording = make_recording(500, ports=3)
@@ -107,11 +116,10 @@ def test_missing_samples_have_no_value_and_no_sum() -> None:
     seconds = np.where(np.isnan(rates), 0.0, 0.01)
     tracks = traced(Recording(make_meta(1), START_NS, rates, seconds), 3)
     samples = tracks["node7", "mlx5_0:1", "mlx5_0:1 transmit"].samples
-    begin = START_NS - INTERVAL_NS
-    assert [(time - begin) // INTERVAL_NS for time, value in samples if math.isnan(value)] == [4, 10]
+    assert [(time - BEGIN_NS) // INTERVAL_NS for time, value in samples if math.isnan(value)] == [4, 10]
     rail = tracks["node7", "mlx5_0:1"]
-    spans = [(name, (first - begin) // INTERVAL_NS, (end - begin) // INTERVAL_NS) for name, first, end in rail.slices]
-    assert spans == [("missing data", 0, 1), ("missing data", 4, 6)]
+    assert spans(rail) == [(0, 1), (4, 6)]
+    assert {name for name, _, _ in rail.slices} == {"missing data"}
     rates = np.full((2, 2, 4), 1e9)
     rates[1, 1, 2] = np.nan
     tracks = traced(Recording(make_meta(2), START_NS, rates, np.where(np.isnan(rates), 0.0, 0.01)))
@@ -130,28 +138,18 @@ def steady(steps: int = 8, stall: int = 0) -> Recording:
 
 
 def test_steps_bursts_and_stalls_are_slices() -> None:
-    recording = steady()
-    tracks = traced(recording)
-    begin = START_NS - INTERVAL_NS
-    bursts = [
-        ((first - begin) // INTERVAL_NS, (end - begin) // INTERVAL_NS)
-        for _, first, end in tracks["node7", "bursts"].slices
-    ]
-    assert bursts == [(15 + 40 * number, 40 + 40 * number) for number in range(16)]
+    tracks = traced(steady())
+    assert spans(tracks["node7", "bursts"]) == [(15 + 40 * number, 40 + 40 * number) for number in range(16)]
     # of 25 samples at 8 GB/s, one is missing in the first burst
     assert [each["GB"] for each in tracks["node7", "bursts"].details] == pytest.approx([1.92] + [2.0] * 15)
     steps = tracks["node7", "steps"].slices
     assert [name for name, _, _ in steps] == [f"step {number}" for number in range(14)]
     # a step follows a silence between traffic
     for number, (_, first, end) in enumerate(steps, 1):
-        assert first == pytest.approx(begin + (15 + 40 * number) * INTERVAL_NS, abs=INTERVAL_NS)
+        assert first == pytest.approx(BEGIN_NS + (15 + 40 * number) * INTERVAL_NS, abs=INTERVAL_NS)
         assert end - first == pytest.approx(40 * INTERVAL_NS, abs=INTERVAL_NS)
     assert ("node7", "stalls") not in tracks
-    tracks = traced(steady(stall=200))
-    assert [
-        ((first - begin) // INTERVAL_NS, (end - begin) // INTERVAL_NS)
-        for _, first, end in tracks["node7", "stalls"].slices
-    ] == [(15 + 40 * 8 - 15, 15 + 40 * 8 + 200)]
+    assert spans(traced(steady(stall=200))["node7", "stalls"]) == [(40 * 8, 15 + 40 * 8 + 200)]
 
 
 def test_jobs_and_events_have_tracks() -> None:

@@ -53,26 +53,16 @@ def arrays(ticks: int = 3) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda rates, seconds: (rates[:1], seconds), "do not fit 2 ports"),
         (lambda rates, seconds: (rates, seconds[:, :, :1]), "do not fit 2 ports"),
-        (lambda rates, seconds: (rates * np.inf, seconds), "negative or not finite"),
         (lambda rates, seconds: (-rates, seconds), "negative or not finite"),
-        (lambda rates, seconds: (rates, -seconds), "negative or not finite"),
         (lambda rates, seconds: (rates, seconds * np.nan), "negative or not finite"),
         (lambda rates, seconds: (rates * 1e300, seconds), "higher than counters can make it"),
-        (lambda rates, seconds: (rates, seconds * 1e300), "higher than counters can make it"),
         (lambda rates, seconds: (rates * np.nan, seconds), "its seconds must be 0"),
     ],
 )
 def test_arrays_that_are_no_rates_are_refused(change: Callable, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Recording(make_meta(2), START_NS, *change(*arrays()))
-
-
-@pytest.mark.parametrize("start_ns", [-1, 2**63 - 20_000_000])
-def test_a_time_outside_of_the_clock_is_refused(start_ns: int) -> None:
-    with pytest.raises(ValueError, match="outside of 1970 to 2262"):
-        Recording(make_meta(2), start_ns, *arrays())
 
 
 def test_what_a_recording_says_of_itself_is_checked() -> None:
@@ -91,6 +81,9 @@ def test_what_a_recording_says_of_itself_is_checked() -> None:
         RecordingMeta("a", 1, (port, port), "x")
     with pytest.raises(ValueError, match="4001 events; a recording has at most 4000"):
         recording_of(FLAP[:1] * (MAX_EVENTS + 1))
+    for start_ns in (-1, 2**63 - 20_000_000):
+        with pytest.raises(ValueError, match="outside of 1970 to 2262"):
+            Recording(make_meta(2), start_ns, *arrays())
 
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
@@ -345,13 +338,9 @@ def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:
     ("jobs", "sentence"),
     [
         ({}, "jobs are not a list"),
-        ([7], "jobs: a job is not an object with an id"),
         ([{"job_id": "../etc"}], "jobs: a job is not an object with an id"),
-        ([{"job_id": "1", "ports": "all"}], "jobs: a job is not an object with an id"),
-        ([{"job_id": "1", "name": "\ud800"}], "jobs: a job is not an object with an id"),
         ([{"job_id": "1", "namespace": "x" * 129}], "jobs: a job is not an object with an id"),
         ([{"job_id": "1", "began_ns": -1}], "jobs: began_ns of job 1 is not a time in nanoseconds"),
-        ([{"job_id": "1", "ended_ns": True}], "jobs: ended_ns of job 1 is not a time in nanoseconds"),
         ([{"job_id": "1", "ended_uncertainty_ns": 10**30}], "jobs: ended_uncertainty_ns of job 1 is not a time"),
         ([{"job_id": "1"}] * (MAX_JOBS + 1), f"has {MAX_JOBS + 1} jobs; at most {MAX_JOBS} are read"),
     ],
@@ -364,12 +353,6 @@ def test_jobs_that_cannot_be_used_are_told(tmp_path: Path, jobs: object, sentenc
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps({**about, "jobs": jobs})}), path)
     with pytest.raises(RecordingError, match=sentence):
         load(path)
-
-
-def test_very_many_jobs_of_one_id_and_events_are_traced_at_once() -> None:
-    same = [recorded(BEFORE, began=1) for _ in range(MAX_JOBS)]
-    found = trace_holdings(same, [event(2, "job-change", MOVED)] * 2000)
-    assert sum(len(each.holdings) for each in found) == MAX_JOBS + 2000
 
 
 @pytest.mark.timeout(60)

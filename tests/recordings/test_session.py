@@ -216,34 +216,25 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
+def test_progress_is_a_line_that_is_overwritten_or_a_line_of_the_log_now_and_then(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    stream = io.StringIO()
-    line = session.ProgressLine(stream)
-    line.show(HALF)
+    said = session.say_progress(HALF)
+    assert said == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
+    screen, piped = Terminal(), io.StringIO()
+    lines = [session.ProgressLine(stream) for stream in (screen, piped)]
+    for line in lines:
+        line.show(HALF)
     assert caplog.text == ""
     monkeypatch.setattr(session, "LOG_SECONDS", 0.0)
-    line.show(HALF)
-    line.end()
+    for line in lines:
+        line.show(HALF)
+        line.end()
+    assert (screen.getvalue(), piped.getvalue()) == (2 * f"\r{said}\x1b[K" + "\n", "")
     assert "recorded 30.0s of 8 ports, 213.4 GB/s" in caplog.text
-    assert stream.getvalue() == ""
 
 
-def test_progress_and_end_are_told() -> None:
-    assert session.say_progress(HALF) == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
-    path = Path("run.parquet")
-    whole = "run.parquet: 30.0s of 8 ports, 3000 samples per port, 100 % captured, 2.0 kB"
-    assert session.say_end(path, HALF, 2000, 0.0) == whole
-    assert session.say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"
+def test_many_missing_samples_are_said() -> None:
     assert session.say_missing(replace(HALF, kept_ratio=0.95)) == ""
-    assert session.say_missing(replace(HALF, kept_ratio=0.57)).startswith(
-        "43.00 % of the samples are missing: bursts, gaps"
-    )
-    screen = Terminal()
-    line = session.ProgressLine(screen)
-    line.show(HALF)
-    line.show(HALF)
-    line.end()
-    assert screen.getvalue() == 2 * "\r30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left\x1b[K" + "\n"
+    assert session.say_missing(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing")

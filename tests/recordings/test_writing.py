@@ -198,13 +198,3 @@ def test_a_gap_between_two_pieces_becomes_holes(tmp_path: Path) -> None:
     assert loaded.cut(25, 30) == recording.cut(25, 30)
     assert np.isnan(loaded.bytes_per_second[:, :, 10:25]).all()
     assert not loaded.seconds[:, :, 10:25].any()
-
-
-def test_a_recording_is_unlike_another_one() -> None:
-    recording = make_recording(5)
-    assert recording == make_recording(5)
-    assert hash(recording) == hash(make_recording(5))
-    assert recording != make_recording(5, seed=1)
-    assert recording != make_recording(5, host="other")
-    assert recording != make_recording(6)
-    assert recording != make_meta()

@@ -27,11 +27,6 @@ def test_a_new_ring_is_empty_and_has_its_settings(ring: RingFile) -> None:
     assert (ring.latest_tick(), ring.latest_begun_tick()) == (0, 0)
 
 
-def test_a_new_ring_makes_its_directory(tmp_path: Path) -> None:
-    RingFile.create(tmp_path / "a" / "b" / "ring", INTERVAL_NS, 10).close()
-    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["ring"]
-
-
 def test_a_new_ring_takes_almost_no_memory(ring: RingFile) -> None:
     assert ring.path.stat().st_size == at.file_bytes(CAPACITY)
     assert ring.path.stat().st_blocks * 512 <= at.RECORD_TABLE * at.WORD
@@ -274,15 +269,3 @@ def test_only_the_last_segments_are_kept(ring: RingFile) -> None:
     for number in range(200):
         ring.begin_segment(number * 10, number)
     assert ring.segments() == [(number * 10, number) for number in range(200 - at.SEGMENT_COUNT + 1, 200)]
-
-
-def test_no_two_parts_of_the_file_overlap() -> None:
-    assert at.SEGMENT_TABLE > at.H_SEGMENTS
-    assert at.SEGMENT_TABLE + at.SEGMENT_COUNT * at.SEGMENT_WORDS <= at.HEADER_WORDS
-    assert at.L_BEGUN < at.L_LATENESS
-    assert at.L_LATENESS + at.BUCKET_COUNT <= at.L_DURATION
-    assert at.L_DURATION + at.BUCKET_COUNT <= at.LANE_WORDS
-    assert at.lane_at(at.LANE_COUNT) == at.slot_at(0)
-    assert at.slot_at(at.SLOT_COUNT) <= at.records_at(0, 7)
-    assert at.S_LAST_SEEN_WALL_NS < at.S_NAME
-    assert len(at.LATENESS_BOUNDS_NS) == len(at.DURATION_BOUNDS_NS) == at.BUCKET_COUNT - 1

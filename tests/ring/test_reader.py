@@ -28,20 +28,14 @@ def ticks(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def test_a_record_is_read_at_its_tick(ring: RingFile) -> None:
     slot = ring.assign("mlx5_0:1", 4, 3)
-    put(ring, slot, 70, (1000, 1010, 1050, 7, 9))
+    put(ring, slot, 70, (1000, 1010, 1050, 2**64 - 2, 9))
     block = RingReader(ring).read([slot], 69, 71)
     assert block.present.tolist() == [[False, True, False]]
-    assert block.counters()[0, :, 1].tolist() == [7, 9]
+    assert block.counters()[0, :, 1].tolist() == [2**64 - 2, 9]
     assert block.time_ns()[0, :, 1].tolist() == [1005, 1030]
     assert block.stamps()[0, 1].tolist() == [1000, 1010, 1050]
     assert (block.scale.tolist(), block.stride.tolist()) == ([4], [3])
     assert (block.first_tick, block.interval_ns) == (69, INTERVAL_NS)
-
-
-def test_the_largest_counters_come_through(ring: RingFile) -> None:
-    slot = ring.assign("mlx5_0:1", 4, 1)
-    put(ring, slot, 5, (1, 2, 3, 2**64 - 2, 2**63))
-    assert RingReader(ring).read([slot], 5, 5).counters()[0, :, 0].tolist() == [2**64 - 2, 2**63]
 
 
 def test_a_counter_that_was_not_read_is_not_valid(ring: RingFile) -> None:
@@ -163,19 +157,6 @@ def test_a_reader_never_sees_a_torn_record_while_a_process_writes_at_full_speed(
         ring.close()
     assert seen >= 1000
     assert len(laps) > 10
-
-
-def test_wall_time_follows_steps_forward_and_back(ring: RingFile) -> None:
-    ring.begin_segment(101, 0)
-    ring.begin_segment(201, -50)  # set forward by 50 intervals
-    ring.begin_segment(301, -20)  # set back by 30
-    wall = RingReader(ring).wall_ns(ticks(101, 200, 201, 300, 301, 400)) // INTERVAL_NS
-    assert wall.tolist() == [101, 200, 251, 350, 321, 420]
-
-
-def test_the_wall_time_of_a_tick_before_all_segments_is_by_the_oldest(ring: RingFile) -> None:
-    ring.begin_segment(101, 7)
-    assert RingReader(ring).wall_ns(ticks(90)).tolist() == [83 * INTERVAL_NS]
 
 
 def test_without_segments_ticks_are_wall_time(ring: RingFile) -> None:

@@ -166,28 +166,6 @@ def test_an_empty_span_and_no_ports_give_empty_arrays(ring: Ring) -> None:
     assert read_rates(ring.reader, [], [], 50, 59).seconds.shape == (0, 2, 10)
 
 
-def test_a_reset_is_reported_at_its_tick(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, *map(port, PORTS), seconds=10)
-    for name, stride in zip(PORTS, STRIDES, strict=True):
-        ring.write(name, (constant(1e9), constant(1e9)), 1, LAST, stride=stride, resets={200})
-    found = read_rates(ring.reader, slots_of(ring), STRIDES, 150, 249)
-    assert np.argwhere(found.reset[:, 0]).tolist() == [[0, 50], [1, 50], [2, 50]]
-    holes = [np.flatnonzero(np.isnan(one[0])) + 150 for one in found.bytes_per_second]
-    assert [(hole[0], hole[-1], len(hole)) for hole in holes] == [(196, 200, 5), (200, 200, 1), (191, 200, 10)]
-
-
-@settings(deadline=None, max_examples=25)
-@given(holes=st.sets(st.integers(1, 60), max_size=20))
-def test_a_missed_tick_costs_its_rate_and_the_next(holes: set[int], tmp_path_factory: pytest.TempPathFactory) -> None:
-    ring = Ring.create(tmp_path_factory.mktemp("holes"), port("mlx5_0:1"), seconds=10)
-    ring.write("mlx5_0:1", (WAVE, constant(1e9)), 1, 60, holes=holes)
-    found = read_rates(ring.reader, [0], [1], 2, 60)
-    missing = [tick in holes or tick - 1 in holes for tick in range(2, 61)]
-    assert np.isnan(found.bytes_per_second[0, 1]).tolist() == missing
-    wanted = [np.nan if hole else WAVE(tick) for tick, hole in enumerate(missing, start=2)]
-    np.testing.assert_allclose(found.bytes_per_second[0, 0], wanted, rtol=1e-6)
-
-
 def test_a_port_sampled_less_often_before_needs_its_old_stride(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"), seconds=10)
     counters = ring.write("mlx5_0:1", (constant(1e9), constant(2e9)), 1, 200, stride=20)

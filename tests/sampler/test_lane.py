@@ -1,4 +1,4 @@
-"""Lanes, the quarantine and processes that were let go of."""
+"""Lanes, and processes that were let go of."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pytest
 from ibpulse.agent.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import NOT_ASKED
-from ibpulse.agent.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from tests.sampler.tree import Tree
 from tests.virtual.clock import NodeClock
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, World
@@ -33,28 +31,6 @@ def planned(*devices: str) -> tuple[PlannedPort, ...]:
 def world() -> Iterator[World]:
     with closing(World()) as world:
         yield world
-
-
-class Trials:
-    """A quarantine whose processes are threads, on a ring in virtual time."""
-
-    def __init__(self, world: World, ring: RingFile, steady_seconds: float) -> None:
-        self.world, self.ring = world, ring
-        self.clock = NodeClock(world)
-        self.samplers = Samplers(world, self.clock)
-        self.ending = EndingProcesses(self.clock)
-        self.quarantine = Quarantine(ring, steady_seconds, self.ending, None, self.clock, self.samplers.start)
-
-    def poll(self, seconds: float) -> list[str]:
-        """Poll twenty times a second; the devices that recovered, and then no more polls."""
-        for _ in range(round(20 * seconds)):
-            self.world.pause(SECOND // 20)
-            if recovered := self.quarantine.poll():
-                return recovered
-        return []
-
-    def word(self, which: int, lane: int = 1) -> int:
-        return self.ring.words[at.lane_at(lane) + which]
 
 
 def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -> None:
@@ -122,68 +98,6 @@ def test_a_process_that_does_not_end_when_asked_is_killed(world: World) -> None:
     ending.wait(0.2)
     assert process.poll() == -signal.SIGKILL
     assert world.monotonic_ns - begun_ns == pytest.approx(0.2 * SECOND, abs=2e6)
-
-
-def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, world: World) -> None:
-    quarantine = Trials(world, ring, 10.0).quarantine
-    needed = []
-    for _ in range(2000):
-        quarantine.add("mlx5_0")
-        needed.append(quarantine._held["mlx5_0"].steady_needed)
-        quarantine.release("mlx5_0")
-    assert needed[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
-    assert needed[-1] == STEADY_SECONDS_MAX
-
-
-def quarantined(trials: Trials, tree: Tree) -> Quarantine:
-    """The quarantine with one device, whose files can be read."""
-    tree.write("mlx5_0", 1, 2)
-    trials.quarantine.add("mlx5_0")
-    trials.quarantine.write_plans(Plan(1, 0, ports=(tree.planned(trials.ring, "mlx5_0"), *planned("other"))))
-    return trials.quarantine
-
-
-def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree, world: World) -> None:
-    """Between two of its ticks there is no sign of life for far longer than a hung read."""
-    trials = Trials(world, RingFile.create(tmp_path / "slow", SECOND, 10), 5.0)
-    quarantined(trials, tree)
-    assert trials.poll(4.9) == []
-    assert trials.poll(3.0) == ["mlx5_0"]
-
-
-@pytest.mark.parametrize("stops", [False, True])
-def test_an_isolated_process_that_stops_or_ends_is_restarted(
-    ring: RingFile, tree: Tree, world: World, stops: bool
-) -> None:
-    trials = Trials(world, ring, 1000.0)
-    quarantine = quarantined(trials, tree)
-    assert trials.poll(1) == []
-    process, ticks = trials.samplers.by_lane[1], trials.word(at.L_TICKS)
-    assert ticks > 80
-    if stops:
-        process.wakes_ns = None
-    else:
-        process.kill()
-    assert trials.poll(4) == []
-    assert trials.samplers.by_lane[1] is not process
-    assert trials.word(at.L_TICKS) > ticks + 150
-    assert quarantine.devices == ("mlx5_0",)
-
-
-def test_a_hung_device_waits_while_all_lanes_are_taken(ring: RingFile, world: World) -> None:
-    trials = Trials(world, ring, 10.0)
-    quarantine = trials.quarantine
-    names = [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
-    for name in names:
-        quarantine.add(name)
-    quarantine.write_plans(Plan(1, 0, ports=planned(*names)))
-    quarantine.poll()
-    lanes = [held.lane.number if held.lane else None for held in quarantine._held.values()]
-    assert lanes == [*range(1, at.LANE_COUNT), None]
-    quarantine.release(names[3])
-    quarantine.poll()
-    last = quarantine._held[names[-1]].lane
-    assert last.number == 4
 
 
 def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, world: World) -> None:

@@ -136,16 +136,3 @@ def test_a_port_that_is_sampled_less_often_may_take_longer(
     sampling.tick = 1019
     sampling.sample()
     assert sampling.last(planned.slot) == [value, 2]
-
-
-def test_read_times_are_recorded_even_when_both_were_too_long(
-    ring: RingFile, tree: Tree, world: World, planned: PlannedPort
-) -> None:
-    """So it is on the slow path and on the fast one."""
-    sampling = Sampling(ring, planned, world=world)
-    spoil(world, tree, delay_ns=2 * MAX_NS)
-    for _ in range(2):
-        sampling.sample()
-        assert sampling.last(planned.slot) == [at.ABSENT, at.ABSENT]
-        assert np.diff(sampling.block(planned.slot, 1).stamps(), axis=2).tolist() == [[[2 * MAX_NS] * 2]]
-    assert sampling.word(planned.slot, at.S_UNCERTAIN) == 2

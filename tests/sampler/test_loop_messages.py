@@ -3,48 +3,34 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ibpulse.agent.sampler.adaptive import measure_reads
-from ibpulse.agent.sampler.deadlines import TickClock
-from ibpulse.agent.sampler.loop import Loop
-from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.agent.sampler.source import REST_NS
-from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.core.ring import layout as at
-from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import read_rates
 from ibpulse.core.statistics.plausible import UNLIMITED
-from tests.sampler.moved_clock import INTERVAL_NS, PER_SECOND, MovedClock
+from tests.sampler.moved_clock import INTERVAL_NS, PER_SECOND, MovedLoop
 from tests.sysfs.rdma_kernel import RdmaKernel
 
-LANE = at.lane_at(0)
 
-
-class Messages:
-    """Devices with a port each, which a kernel on a moved clock answers for; a request takes `takes_ns`."""
+class Messages(MovedLoop):
+    """Devices with a port each, which a kernel on the moved clock answers for; a request takes `takes_ns`."""
 
     def __init__(self, path: Path, devices: int = 2, stride: int = 1, double: bool = False) -> None:
-        self.path = path
-        self.clock = MovedClock()
         self.kernel = RdmaKernel(asked=self._ask)
-        self.takes_ns = 40_000
-        self.ring = RingFile.create(path / "ring", INTERVAL_NS, 10 * PER_SECOND)
-        self.stride = stride
+        super().__init__(path, self.kernel.connect)
+        self.path, self.takes_ns, self.stride = path, 40_000, stride
         self.names = (("tx_bytes", "tx_mcast"), ("rx_bytes", "rx_mcast")) if double else (("tx_bytes",), ("rx_bytes",))
-        for number in range(devices):
-            self.add(f"rdmap{number}", 1000 + number, 2000 + number)
-        self.loop = Loop(self.ring, 0, self.clock, connect=self.kernel.connect)
-        self.generation = 0
-        self.apply([f"rdmap{number}" for number in range(devices)])
-        self.ticks = TickClock(INTERVAL_NS, clock=self.clock)
-        self.read_ns = 0
-        self.full()
+        names = [f"rdmap{number}" for number in range(devices)]
+        for number, name in enumerate(names):
+            self.add(name, 1000 + number, 2000 + number)
+        self.start(*map(self.planned, names))
 
     def add(self, name: str, transmit: int, receive: int) -> None:
         self.kernel.add(name, {"tx_pkts": 5, "tx_bytes": transmit, "tx_mcast": 3, "rx_mcast": 4, "rx_bytes": receive})
@@ -57,34 +43,12 @@ class Messages:
         folder = self.path / name
         return PlannedPort(slot, name, transmit, receive, self.stride, str(folder), folder.stat().st_ino, 1)
 
-    def apply(self, names: list[str]) -> None:
-        self.generation += 1
-        self.ports = [self.planned(name) for name in names]
-        self.loop.apply(Plan(self.generation, os.getpid(), ports=tuple(self.ports)))
-        for which in (at.L_PLAN_WANTED, at.L_PLAN_APPLIED):
-            self.ring.words[LANE + which] = self.generation
+    def follow(self, *names: str) -> None:
+        """Follow a plan of these devices."""
+        self.apply(*map(self.planned, names))
 
     def _ask(self, device: str) -> None:
         self.clock.now_ns += self.takes_ns
-
-    def full(self) -> None:
-        """A full tick."""
-        late_ns = self.ticks.wait(self.read_ns)
-        self.read_ns = self.loop.sample(self.ticks.tick, late_ns)
-
-    def steadily(self) -> int:
-        """Run the hot loop up to where it ends by itself; returns the ticks."""
-        before = self.ticks.tick
-        self.read_ns = sample_steadily(self.ring, 0, self.loop, self.ticks, self.read_ns)
-        return self.ticks.tick - before
-
-    def last(self, port: int = 0) -> list[int] | None:
-        """The counters of the last tick, None if missing."""
-        block = RingReader(self.ring).read([self.ports[port].slot], self.ticks.tick, self.ticks.tick)
-        return block.counters()[0, :, 0].tolist() if block.present[0, 0] else None
-
-    def word(self, which: int, port: int = 0) -> int:
-        return self.ring.slot_word(self.ports[port].slot, which)
 
 
 @pytest.fixture
@@ -137,8 +101,8 @@ def test_a_slow_request_is_missing_data(messages: Messages) -> None:
     messages.takes_ns = INTERVAL_NS // 10 + 1
     messages.steadily()
     assert messages.last() is None or messages.last() == [at.ABSENT, at.ABSENT]
-    assert messages.word(at.S_UNCERTAIN) > 0
-    assert messages.word(at.S_ERRORS) == 0
+    assert messages.slot_word(at.S_UNCERTAIN) > 0
+    assert messages.slot_word(at.S_ERRORS) == 0
     messages.takes_ns = INTERVAL_NS // 10
     messages.full()
     messages.full()
@@ -183,9 +147,9 @@ def test_a_renamed_device_is_found_gone_and_scanned_for(messages: Messages) -> N
         messages.full()
     assert messages.last() is None
     assert messages.last(1) == [1001, 2001]
-    assert messages.word(at.S_STATUS) == at.GONE
+    assert messages.slot_word(at.S_STATUS) == at.GONE
     assert messages.ring.words[at.H_RESCAN] > scans
-    messages.apply(["rdmap7", "rdmap1"])
+    messages.follow("rdmap7", "rdmap1")
     messages.full()
     assert messages.last() == [1000, 2000]
 
@@ -198,7 +162,7 @@ def test_a_device_that_took_the_name_is_not_sampled_under_it(messages: Messages)
         messages.steadily()
         messages.full()
     assert messages.last() is None
-    assert messages.word(at.S_STATUS) == at.GONE
+    assert messages.slot_word(at.S_STATUS) == at.GONE
 
 
 def test_a_new_index_of_the_same_device_is_found(messages: Messages) -> None:
@@ -207,16 +171,16 @@ def test_a_new_index_of_the_same_device_is_found(messages: Messages) -> None:
     for _ in range(3):
         messages.full()
     assert messages.last() == [1000, 2000]
-    assert messages.word(at.S_STATUS) == at.OK
+    assert messages.slot_word(at.S_STATUS) == at.OK
 
 
 def test_a_plan_resolves_every_index_with_one_list(messages: Messages) -> None:
     messages.kernel.devices["rdmap0"].index, messages.kernel.devices["rdmap1"].index = 5, 6
-    messages.apply(["rdmap0", "rdmap1"])
-    errors = messages.word(at.S_ERRORS)
+    messages.follow("rdmap0", "rdmap1")
+    errors = messages.slot_word(at.S_ERRORS)
     messages.full()
     assert [messages.last(port) for port in (0, 1)] == [[1000, 2000], [1001, 2001]]
-    assert messages.word(at.S_ERRORS) == errors
+    assert messages.slot_word(at.S_ERRORS) == errors
 
 
 def test_a_refusal_rests_the_port_and_asks_for_a_scan(messages: Messages) -> None:
@@ -224,26 +188,15 @@ def test_a_refusal_rests_the_port_and_asks_for_a_scan(messages: Messages) -> Non
     messages.kernel.error = errno.EPERM
     for _ in range(6):
         messages.full()
-    assert messages.word(at.S_STATUS) == at.LEFT_ALONE
-    assert messages.word(at.S_LAST_ERRNO) == errno.EPERM
+    assert messages.slot_word(at.S_STATUS) == at.LEFT_ALONE
+    assert messages.slot_word(at.S_LAST_ERRNO) == errno.EPERM
     assert messages.ring.words[at.H_RESCAN] == scans + 2
     messages.kernel.error = 0
     messages.clock.now_ns += REST_NS
     messages.full()
     messages.full()
     assert messages.last() == [1000, 2000]
-    assert messages.word(at.S_STATUS) == at.OK
-
-
-def test_damaged_replies_are_missing_data(messages: Messages) -> None:
-    messages.kernel.damage = lambda reply: reply[:-8]
-    assert messages.steadily() == 1
-    assert messages.last() is None
-    messages.full()
-    assert messages.last() is None
-    messages.kernel.damage = lambda reply: reply
-    messages.full()
-    assert messages.last() == [1000, 2000]
+    assert messages.slot_word(at.S_STATUS) == at.OK
 
 
 @pytest.mark.parametrize("ticks", [0, 1])
@@ -265,25 +218,19 @@ def test_stale_replies_are_never_taken_for_fresh_ones(tmp_path: Path, ticks: int
     assert (block.counters()[0, 0] == block.stamps()[0, :, 0]).all()
 
 
-def test_a_counter_that_the_driver_could_not_read_is_missing(messages: Messages) -> None:
-    messages.kernel.devices["rdmap0"].counters["tx_bytes"] = at.ABSENT
-    messages.steadily()
-    assert messages.last() == [at.ABSENT, 2000] or messages.last() is None
-
-
 def test_the_connection_is_closed_with_the_last_port(messages: Messages) -> None:
     assert messages.kernel.sockets == 1
-    messages.apply([])
+    messages.follow()
     assert messages.kernel.sockets == 0
-    messages.apply(["rdmap0"])
+    messages.follow("rdmap0")
     messages.full()
     assert messages.kernel.sockets == 1
 
 
 def test_without_netlink_the_port_fails_with_its_reason(tmp_path: Path) -> None:
     messages = Messages(tmp_path)
-    messages.apply([])
+    messages.follow()
     messages.kernel.refuses = errno.EPROTONOSUPPORT
-    messages.apply(["rdmap0"])
+    messages.follow("rdmap0")
     messages.full()
-    assert messages.word(at.S_LAST_ERRNO) == errno.EPROTONOSUPPORT
+    assert messages.slot_word(at.S_LAST_ERRNO) == errno.EPROTONOSUPPORT

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
 from ibpulse.agent.sampler.lane import EndingProcesses, Lane
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
-from ibpulse.agent.sampler.quarantine import Quarantine
+from ibpulse.agent.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 
@@ -23,9 +25,11 @@ class FakeProcess:
     """A process that runs until it is killed."""
 
     started = 0
+    newest: ClassVar[FakeProcess]
 
     def __init__(self, ring: Path, lane: int) -> None:
         FakeProcess.started += 1
+        FakeProcess.newest = self
         self.status: int | None = None
 
     def poll(self) -> int | None:
@@ -51,12 +55,12 @@ class Trial:
     def monotonic(self) -> float:
         return self.now
 
-    def look(self, seconds: float, *, hung: bool = False) -> float | None:
+    def look(self, seconds: float, *, hung: bool = False, looks_per_tick: int = 1) -> float | None:
         """Look for so long; after how many seconds the device was released, None if it was not."""
         for look in range(1, round(seconds / LOOK_SECONDS) + 1):
             self.now += LOOK_SECONDS
             self.words[LANE + at.L_DEVICE] = int(hung)
-            if not hung:
+            if not hung and looks_per_tick and look % looks_per_tick == 0:
                 self.words[LANE + at.L_HEARTBEAT_NS] = int(self.now * 1e9)
                 self.words[LANE + at.L_TICKS] += 1
             if self.quarantine.poll():
@@ -132,3 +136,45 @@ def test_a_slow_device_that_hangs_stays_in_its_process(trial: Trial) -> None:
     assert (trial.look(1), trial.quarantine.hung_devices) == (None, ())
     assert (trial.look(2, hung=True), trial.quarantine.hung_devices) == (None, ("mlx5_0",))
     assert FakeProcess.started == started
+
+
+def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path) -> None:
+    """Between two of its ticks there is no sign of life for far longer than a hung read."""
+    trial = Trial(RingFile.create(tmp_path / "slow", SECOND_NS, 10))
+    released = trial.look(10, looks_per_tick=8)
+    assert released is not None
+    assert STEADY_SECONDS < released < STEADY_SECONDS + 2
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_an_isolated_process_that_stops_or_ends_is_restarted(trial: Trial, stops: bool) -> None:
+    assert trial.look(1) is None
+    if not stops:
+        FakeProcess.newest.kill()
+    assert trial.look(3, looks_per_tick=0) is None
+    assert (FakeProcess.started, trial.quarantine.devices) == (2, ("mlx5_0",))
+
+
+def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile) -> None:
+    quarantine = Quarantine(ring, 10.0, EndingProcesses(), start_process=FakeProcess)
+    needed = []
+    for _ in range(2000):
+        quarantine.add("mlx5_0")
+        needed.append(quarantine._held["mlx5_0"].steady_needed)
+        quarantine.release("mlx5_0")
+    assert needed[:8] == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert needed[-1] == STEADY_SECONDS_MAX
+
+
+def test_a_hung_device_waits_while_all_lanes_are_taken(trial: Trial) -> None:
+    quarantine, names = trial.quarantine, [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
+    for name in names[1:]:
+        quarantine.add(name)
+    ports = tuple(PlannedPort(slot, name, ("/x",), ("/y",)) for slot, name in enumerate(names))
+    quarantine.write_plans(Plan(2, 1, ports=ports))
+    quarantine.poll()
+    lanes = [held.lane.number if held.lane else None for held in quarantine._held.values()]
+    assert lanes == [*range(1, at.LANE_COUNT), None]
+    quarantine.release(names[3])
+    quarantine.poll()
+    assert quarantine._held[names[-1]].lane.number == 4

@@ -11,11 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.agent.sampler.deadlines import TickClock
-from ibpulse.agent.sampler.loop import Loop
-from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals
+from ibpulse.agent.sampler.plan import PlannedPort, PlannedSignals
 from ibpulse.agent.sampler.signals import HUNG_REST_NS
-from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -23,7 +20,7 @@ from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.signals import read_signals
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
-from tests.sampler.moved_clock import INTERVAL_NS, PER_SECOND, MovedClock
+from tests.sampler.moved_clock import INTERVAL_NS, PER_SECOND, MovedLoop
 from tests.sampler.tree import Tree
 from tests.sysfs.rdma_kernel import RdmaKernel
 from tests.tables import for_each
@@ -38,20 +35,17 @@ SIGNALS = (
 )
 
 
-class Sampled:
-    """Ports with four signals each, sampled on a clock that reads move; a read of a file in `takes_ns` takes that."""
+class Sampled(MovedLoop):
+    """Ports with four signals each; a read of a file, or a message of a device, takes what `takes_ns` says."""
 
     def __init__(self, path: Path, tree: Tree, ports: int = 2, ticks: int = 10, netlink: bool = False) -> None:
-        self.path, self.tree, self.clock = path, tree, MovedClock()
-        self.kernel = RdmaKernel(asked=lambda device: self._pass(device))  # noqa: PLW0108
-        self.ring = RingFile.create(path / "ring", INTERVAL_NS, 10 * PER_SECOND, signal_capacity=1000)
-        self.ring.begin_segment(1, 0)
+        self.kernel = RdmaKernel(asked=lambda device: self.pass_time(device))  # noqa: PLW0108
+        super().__init__(path, self.kernel.connect, signal_capacity=1000)
+        self.path, self.tree, self.netlink, self.signal_ticks = path, tree, netlink, ticks
         self.takes_ns: dict[str, int] = {}
         self.errors: dict[str, int] = {}
         self.read_files: list[str] = []
-        self.netlink, self.ticks = netlink, ticks
-        self.ports = [self.plan(f"mlx5_{number}") for number in range(ports)]
-        self.start()
+        self.start(*(self.plan(f"mlx5_{number}") for number in range(ports)))
 
     def plan(self, name: str, stride: int = 1) -> PlannedPort:
         self.tree.write(name, 1000, 2000)
@@ -67,41 +61,24 @@ class Sampled:
         refresh = "" if self.netlink else str(folder / "hw_counters/rx_write_requests")
         return planned._replace(signals=PlannedSignals(number, paths, 2, int(self.netlink), refresh))
 
-    def start(self) -> None:
-        """Begin as a new process does."""
-        self.loop = Loop(self.ring, 0, self.clock, self._read, self.kernel.connect)
-        self.apply()
-        self.tick_clock = TickClock(INTERVAL_NS, clock=self.clock)
-        self.read_ns = 0
-        self.full()
-
-    def apply(self) -> None:
-        self.loop.apply(Plan(1, os.getpid(), ports=tuple(self.ports), signal_ticks=self.ticks))
-        for which in (at.L_PLAN_WANTED, at.L_PLAN_APPLIED):
-            self.ring.words[at.lane_at(0) + which] = 1
-
-    def _read(self, descriptor: int, length: int, offset: int) -> bytes:
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.name not in ("port_xmit_data", "port_rcv_data"):
             self.read_files.append(path.name)
-            self._pass(path.name)
+            self.pass_time(path.name)
             if path.name in self.errors:
                 raise OSError(self.errors[path.name], "failed")
         return os.pread(descriptor, length, offset)
 
-    def _pass(self, name: str) -> None:
+    def pass_time(self, name: str) -> None:
         self.clock.now_ns += self.takes_ns.get(name, 0)
-
-    def full(self) -> None:
-        late_ns = self.tick_clock.wait(self.read_ns)
-        self.read_ns = self.loop.sample(self.tick_clock.tick, late_ns)
 
     def run(self, ticks: int) -> None:
         """At least as many ticks, up to the end of a second; short ones where nothing is unusual."""
-        last = self.tick_clock.tick + ticks
-        while self.tick_clock.tick < last:
+        last = self.ticks.tick + ticks
+        while self.ticks.tick < last:
             self.full()
-            self.read_ns = sample_steadily(self.ring, 0, self.loop, self.tick_clock, self.read_ns)
+            self.steadily()
 
     def readings(self, port: int = 0) -> SignalReadings:
         return read_signals(RingReader(self.ring), self.ports[port].slot, 0, 2**50)[1]
@@ -109,7 +86,7 @@ class Sampled:
     def ticks_of(self, port: int = 0) -> list[int]:
         return (self.readings(port).wall_ns // INTERVAL_NS).tolist()
 
-    def word(self, which: int, port: int = 0) -> int:
+    def signal_word(self, which: int, port: int = 0) -> int:
         return self.ring.words[self.ring.signals_at(self.ports[port].slot) + which]
 
 
@@ -126,7 +103,7 @@ def make(tmp_path: Path, tree: Tree) -> Iterator[Make]:
 
     yield build
     for sampled in made:
-        sampled.loop.apply(Plan(2, os.getpid()))
+        sampled.close()
 
 
 @for_each([(2, 10, 10), (12, 10, 12), (3, 25, 25), (5, 1, 1), (5, 2, 2)])
@@ -136,9 +113,9 @@ def test_ports_take_turns(ports: int, setting: int, every: int, tmp_path: Path) 
     sampled.run(100)
     ticks = [sampled.ticks_of(port) for port in range(ports)]
     assert all({after - before for before, after in pairwise(one)} == {every} for one in ticks)
-    together = max(sum(tick in one for one in ticks) for tick in range(min(ticks[0]), sampled.tick_clock.tick))
+    together = max(sum(tick in one for one in ticks) for tick in range(min(ticks[0]), sampled.ticks.tick))
     assert together == (1 if every >= ports else -(-ports // every))
-    sampled.loop.apply(Plan(2, os.getpid()))
+    sampled.close()
 
 
 def test_a_reading_has_the_counters_of_its_files(make: Make) -> None:
@@ -166,7 +143,7 @@ def test_bytes_are_read_before_signals(make: Make) -> None:
     sampled = make()
     sampled.takes_ns = {"port_xmit_wait": 100_000}
     sampled.run(PER_SECOND)
-    block = RingReader(sampled.ring).read([1], sampled.tick_clock.tick - 50, sampled.tick_clock.tick)
+    block = RingReader(sampled.ring).read([1], sampled.ticks.tick - 50, sampled.ticks.tick)
     deadlines = (block.first_tick + np.arange(51)) * INTERVAL_NS - sampled.clock.ahead_ns
     assert (block.stamps()[0, :, 0] - deadlines < 100_000).all()
 
@@ -183,9 +160,9 @@ def test_a_slow_driver_loses_signals_not_bytes(make: Make) -> None:
     sampled.takes_ns = {"packet_seq_err": 30_000_000}
     sampled.run(60 * PER_SECOND)
     # it rests for 0.6 s, 1.2 s, 2.4 s and so on, and each reading loses the ticks that it takes
-    assert sampled.word(at.N_SLOW) in (6, 7)
-    assert len(sampled.ticks_of(0)) == sampled.word(at.N_SLOW)
-    assert sampled.tick_clock.missed < 60 * PER_SECOND / 100
+    assert sampled.signal_word(at.N_SLOW) in (6, 7)
+    assert len(sampled.ticks_of(0)) == sampled.signal_word(at.N_SLOW)
+    assert sampled.ticks.missed < 60 * PER_SECOND / 100
     sampled.takes_ns.clear()
     sampled.run(64 * PER_SECOND)
     before = len(sampled.ticks_of(0))
@@ -198,7 +175,7 @@ def test_a_single_slow_reading_costs_no_other(make: Make) -> None:
     sampled.run(20)
     sampled.takes_ns = {"packet_seq_err": 4_000_000}
     sampled.full()
-    while not sampled.word(at.N_SLOW):
+    while not sampled.signal_word(at.N_SLOW):
         sampled.full()
     sampled.takes_ns.clear()
     sampled.run(PER_SECOND)
@@ -248,7 +225,7 @@ def test_a_file_that_fails_is_missing_in_its_readings(make: Make) -> None:
     assert sampled.readings().counters[-1].tolist() == [10, 11, int(MISSING), 13]
     # read once; refused three times for each port, once more for the one that was read before; then left alone
     assert sampled.read_files.count("port_xmit_wait") == 1 + 2 * 3 + 1
-    assert sampled.tick_clock.missed == 0
+    assert sampled.ticks.missed == 0
 
 
 def test_a_kernel_that_refuses_leaves_the_files(make: Make) -> None:
@@ -280,19 +257,19 @@ def test_a_sampler_that_was_killed_while_it_read_them_is_not_repeated(make: Make
     head = sampled.ring.signals_at(sampled.ports[0].slot)
     for times, rest_ns in ((1, HUNG_REST_NS), (2, 2 * HUNG_REST_NS)):
         sampled.ring.words[head + at.N_READING] = 1
-        sampled.start()
-        assert (sampled.word(at.N_HUNG), sampled.word(at.N_READING)) == (times, 0)
+        sampled.start(*sampled.ports)
+        assert (sampled.signal_word(at.N_HUNG), sampled.signal_word(at.N_READING)) == (times, 0)
         before, begun = len(sampled.ticks_of()), sampled.clock.now_ns
         while len(sampled.ticks_of()) == before:
             sampled.run(10)
         assert abs(sampled.clock.now_ns - begun - rest_ns) < 2 * SECOND_NS
-    assert sampled.word(at.N_READINGS, 1) > 1700
+    assert sampled.signal_word(at.N_READINGS, 1) > 1700
 
 
 def test_the_device_is_named_while_its_signals_are_read(make: Make) -> None:
     sampled = make()
     named: set[int] = set()
-    sampled._pass = lambda name: named.add(sampled.ring.words[at.lane_at(0) + at.L_DEVICE])  # type: ignore[method-assign]
+    sampled.pass_time = lambda name: named.add(sampled.ring.words[at.lane_at(0) + at.L_DEVICE])  # type: ignore[method-assign]
     sampled.run(20)
     assert named == {1, 2}
     assert sampled.ring.words[at.lane_at(0) + at.L_DEVICE] == 0
@@ -300,8 +277,7 @@ def test_the_device_is_named_while_its_signals_are_read(make: Make) -> None:
 
 def test_a_port_that_is_sampled_less_often_has_fewer_readings(make: Make) -> None:
     sampled = make()
-    sampled.ports = [sampled.ports[0], sampled.plan("mlx5_1", stride=5)]
-    sampled.apply()
+    sampled.apply(sampled.ports[0], sampled.plan("mlx5_1", stride=5))
     sampled.run(3 * PER_SECOND)
     ticks = sampled.ticks_of(1)
     assert {after - before for before, after in pairwise(ticks)} == {30}
@@ -311,8 +287,7 @@ def test_ports_that_remain_keep_their_files(make: Make) -> None:
     sampled = make()
     sampled.run(20)
     opened = {port: port.files[0].descriptors[0] for turn in sampled.loop.signals.turns for port in turn}
-    sampled.ports = sampled.ports[1:]
-    sampled.apply()
+    sampled.apply(*sampled.ports[1:])
     (kept,) = (port for turn in sampled.loop.signals.turns for port in turn)
     assert kept.files[0].descriptors == [opened.pop(kept)]
     assert all(not file.descriptors for port in opened for file in port.files)

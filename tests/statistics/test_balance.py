@@ -45,6 +45,7 @@ def test_the_ratio_is_against_the_median_of_the_others(values: np.ndarray) -> No
         "none": ([], None, [], [], NAN),
         "none that was observed": ([NAN], None, [], [], NAN),
         "silence": ([0, 0, 0.05, 0], None, [], [], 0.25),
+        "no bytes": ([0, 0, 0, 0], None, [], [], NAN),
         "nearly silence": ([0.001, 0.05, 0.05, 0.05], None, [], [], 0.151**2 / (4 * 0.007501)),
     }
 )
@@ -55,12 +56,6 @@ def test_idle_and_slow_rails_are_named(
     assert (np.flatnonzero(found.idle).tolist(), np.flatnonzero(found.slow).tolist()) == (idle, slow)
     assert found.fairness == pytest.approx(fairness, abs=1e-3, nan_ok=True)
     assert found.active == sum(value > 0.1 for value in values)
-
-
-def test_silence_has_neither_shares_nor_fairness() -> None:
-    silent = balance.balance_rails(np.zeros(4))
-    assert np.isnan([silent.fairness, *silent.share]).all()
-    assert silent.active == 0
 
 
 def test_an_unobserved_rail_is_ignored() -> None:
@@ -186,12 +181,6 @@ def test_fairness_of_groups_is_that_of_bytes_by_the_mean_of_the_group(values: np
     found = in_groups(values, [list(range(cut)), list(range(cut, 9))])
     relative = np.concatenate([values[:cut] / values[:cut].mean(), values[cut:] / values[cut:].mean()])
     assert found.fairness == pytest.approx(balance.jain_index(relative))
-
-
-def test_silent_and_unobserved_rails_of_a_group_weigh_as_in_one() -> None:
-    silent = in_groups(rails(10, 0, NAN, 10, 0, 0), [[0, 1, 2, 3], [4, 5]])
-    assert silent.fairness == pytest.approx(balance.balance_rails(rails(10, 0, NAN, 10)).fairness)
-    assert np.isnan(in_groups(rails(0, 0, NAN, NAN), [[0, 1], [2, 3]]).fairness)
 
 
 def test_what_is_not_judged_keeps_its_active_rails_only() -> None:

@@ -15,27 +15,9 @@ from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.signals import Signal
+from ibpulse.core.statistics import signs
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
 from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, place_readings
-from ibpulse.core.statistics.signs import (
-    BLIND,
-    CODES,
-    ERRORS,
-    FLAPS,
-    GAINS,
-    LINK,
-    LOSS,
-    LOST,
-    NOTIFIED,
-    PATH,
-    PEAK,
-    RECEIVER,
-    REFUSED,
-    RESENT_BYTES,
-    SOURCE,
-    TIMEOUTS,
-    WAITED_SECONDS,
-)
 from tests.ring.writing import put, put_signals
 from tests.tables import for_each
 
@@ -69,35 +51,37 @@ def readings(signals: dict[Signal, Sequence[int]], every: int = 10, first: int =
 def test_gains_are_those_of_the_samples_between_two_readings() -> None:
     found = place_readings(samples_of([0.5] * 35), readings({CNP: (5, 9, 30), RNR: (0, 0, 2)}, first=4))
     assert found.bounds.tolist() == [0, 5, 15, 25, 30, 35]
-    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 4, 21, np.nan, np.nan])
-    np.testing.assert_array_equal(found.gained[REFUSED], [np.nan, 0, 2, np.nan, np.nan])
-    assert np.isnan(found.gained[[WAITED_SECONDS, LOST]]).all()
+    np.testing.assert_array_equal(found.gained[signs.NOTIFIED], [np.nan, 4, 21, np.nan, np.nan])
+    np.testing.assert_array_equal(found.gained[signs.REFUSED], [np.nan, 0, 2, np.nan, np.nan])
+    assert np.isnan(found.gained[[signs.WAITED_SECONDS, signs.LOST]]).all()
 
 
 def test_readings_before_and_after_the_samples_are_left_out() -> None:
     found = place_readings(samples_of([0.5] * 10), readings({CNP: (1, 2, 4, 8)}, first=-11))
     assert found.bounds.tolist() == [0, 10]
-    np.testing.assert_array_equal(found.gained[NOTIFIED], [2])
+    np.testing.assert_array_equal(found.gained[signs.NOTIFIED], [2])
 
 
 def test_readings_every_10_ms_are_joined() -> None:
     found = place_readings(samples_of([0.5] * 40), readings({CNP: range(0, 80, 2)}, every=1))
     assert np.diff(found.bounds).tolist() == [1, 10, 10, 10, 9]
-    np.testing.assert_array_equal(found.gained[NOTIFIED, 1:-1], [20, 20, 20])
+    np.testing.assert_array_equal(found.gained[signs.NOTIFIED, 1:-1], [20, 20, 20])
 
 
 def test_a_missing_reading_makes_the_gain_unknown_and_so_do_readings_far_apart() -> None:
     missed = place_readings(samples_of([0.5] * 30), readings({CNP: (1, int(MISSING), 4, 8)}))
-    np.testing.assert_array_equal(missed.gained[NOTIFIED, 1:-1], [np.nan, np.nan, 4][: missed.gained.shape[1] - 2])
+    np.testing.assert_array_equal(
+        missed.gained[signs.NOTIFIED, 1:-1], [np.nan, np.nan, 4][: missed.gained.shape[1] - 2]
+    )
     far = place_readings(samples_of([0.5] * 250), readings({CNP: (1, 3, 4)}, every=101))
-    assert np.isnan(far.gained[NOTIFIED]).all()
+    assert np.isnan(far.gained[signs.NOTIFIED]).all()
 
 
 def test_samples_longer_than_the_time_between_readings_have_what_all_of_them_gained() -> None:
     seconds = replace(samples_of([0.5] * 4), interval_ns=SECOND)
     found = place_readings(seconds, readings({CNP: range(40)}))
     assert found.bounds.tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 10, 10, 10])
+    np.testing.assert_array_equal(found.gained[signs.NOTIFIED], [np.nan, 10, 10, 10])
 
 
 def test_a_rest_between_readings_has_intervals_of_100_ms() -> None:
@@ -105,35 +89,35 @@ def test_a_rest_between_readings_has_intervals_of_100_ms() -> None:
     counted.wall_ns[2] += 16 * SECOND // 10
     found = place_readings(samples_of([0.5] * 190), counted)
     assert found.bounds.tolist() == [0, 1, 11, *range(20, 190, 10), 181, 190]
-    assert (found.gained[NOTIFIED, 1], np.isfinite(found.gained[NOTIFIED]).sum()) == (1, 1)
+    assert (found.gained[signs.NOTIFIED, 1], np.isfinite(found.gained[signs.NOTIFIED]).sum()) == (1, 1)
 
 
 def test_waiting_is_time_of_the_port() -> None:
     # 50 GB/s are 6.25 counts of 8 bytes a nanosecond
     found = place_readings(samples_of([0.5] * 20), readings({WAIT: (0, 62_500_000)}))
-    np.testing.assert_allclose(found.gained[WAITED_SECONDS, 1], 0.01)
+    np.testing.assert_allclose(found.gained[signs.WAITED_SECONDS, 1], 0.01)
     assert not found.tick_certain
     sure = place_readings(samples_of([0.5] * 20), readings({WAIT: (0, 62_500_000)}), tick_bytes=32)
-    np.testing.assert_allclose(sure.gained[WAITED_SECONDS, 1], 0.04)
+    np.testing.assert_allclose(sure.gained[signs.WAITED_SECONDS, 1], 0.04)
     assert sure.tick_certain
 
 
 def test_waiting_counts_on_infiniband_only() -> None:
     found = place_readings(samples_of([0.5] * 20, infiniband=False), readings({WAIT: (0, 5)}))
-    assert np.isnan(found.gained[WAITED_SECONDS]).all()
+    assert np.isnan(found.gained[signs.WAITED_SECONDS]).all()
 
 
 def test_counters_of_one_kind_add_up_and_those_of_peers_do_not_count() -> None:
     counted = {SEQ: (0, 3), RETRANS: (0, 4), TIMEOUT: (0, 2), MARKED_HERE: (0, 900)}
     found = place_readings(samples_of([0.5] * 20, infiniband=False), readings(counted))
-    assert found.gained[[LOST, RESENT_BYTES, TIMEOUTS], 1].tolist() == [3, 4 * 4096, 2]
-    assert np.isnan(found.gained[NOTIFIED]).all()
+    assert found.gained[[signs.LOST, signs.RESENT_BYTES, signs.TIMEOUTS], 1].tolist() == [3, 4 * 4096, 2]
+    assert np.isnan(found.gained[signs.NOTIFIED]).all()
 
 
 def test_a_link_that_leaves_active_is_an_interruption() -> None:
     up = [True] * 13 + [False] * 5 + [True] * 12
     found = place_readings(samples_of([0.5] * 30, up=up), readings({CNP: (0, 0, 0)}))
-    assert found.gained[FLAPS].tolist() == [0, 0, 1, 0][: found.gained.shape[1]]
+    assert found.gained[signs.FLAPS].tolist() == [0, 0, 1, 0][: found.gained.shape[1]]
 
 
 def test_the_second_before_a_change_of_the_link_is_unsure() -> None:
@@ -149,11 +133,11 @@ FULL = 2**32 - 1
 
 @for_each(
     {
-        "a full counter is no calm": ({WAIT: [FULL] * 11}, BLIND),
-        "a counter that does not move is": ({WAIT: [FULL - 1] * 11}, SOURCE),
-        "no reading at all": ({WAIT: []}, BLIND),
-        "a counter that has never counted is not": ({WAIT: [0] * 11}, BLIND),
-        "a counter of peers is no calm": ({MARKED_HERE: [7] * 11}, BLIND),
+        "a full counter is no calm": ({WAIT: [FULL] * 11}, signs.BLIND),
+        "a counter that does not move is": ({WAIT: [FULL - 1] * 11}, signs.SOURCE),
+        "no reading at all": ({WAIT: []}, signs.BLIND),
+        "a counter that has never counted is not": ({WAIT: [0] * 11}, signs.BLIND),
+        "a counter of peers is no calm": ({MARKED_HERE: [7] * 11}, signs.BLIND),
     }
 )
 def test_signs_of_a_second_at_half_of_the_peak(counted: dict[Signal, list[int]], code: int) -> None:
@@ -186,12 +170,12 @@ def test_readings_that_are_too_far_apart_are_told() -> None:
 
 
 def tally(**parts: tuple[float, dict[int, float]]) -> np.ndarray:
-    out = np.zeros((CODES, 1 + GAINS))
-    codes = {"source": SOURCE, "path": PATH, "receiver": RECEIVER, "loss": LOSS, "link": LINK, "peak": PEAK}
+    out = np.zeros((signs.CODES, 1 + signs.GAINS))
     for name, (seconds, gained) in parts.items():
-        out[codes.get(name, BLIND), 0] = seconds
+        code = getattr(signs, name.upper())
+        out[code, 0] = seconds
         for row, value in gained.items():
-            out[codes.get(name, BLIND), 1 + row] = value
+            out[code, 1 + row] = value
     return out
 
 
@@ -201,17 +185,18 @@ QUIET = tally(peak=(1.0, {}))
 @for_each(
     {
         "a step": (
-            [QUIET, tally(path=(1.3, {WAITED_SECONDS: 0.41, NOTIFIED: 5356}), peak=(0.3, {}))],
+            [QUIET, tally(path=(1.3, {signs.WAITED_SECONDS: 0.41, signs.NOTIFIED: 5356}), peak=(0.3, {}))],
             ["50 % of the communication of a step shows signs of the path on b: waiting about 4.1 ms of 13 ms, "
              "4,120 notifications a second", "50 % is unknown: 50 % at the usual peak"],
         ),
         "all rails": (
-            [tally(receiver=(1.0, {REFUSED: 30})), tally(receiver=(0.9, {REFUSED: 27}), blind=(0.1, {}))],
+            [tally(receiver=(1.0, {signs.REFUSED: 30})), tally(receiver=(0.9, {signs.REFUSED: 27}), blind=(0.1, {}))],
             ["95 % of the communication of a step shows signs of the receiver on all 2 rails: 30 refusals a second",
              "5 % is unknown: 5 % without a counter that could tell"],
         ),
         "loss and a link": (
-            [tally(loss=(0.6, {TIMEOUTS: 1, LOST: 12})), tally(link=(0.4, {FLAPS: 2, ERRORS: 4}))],
+            [tally(loss=(0.6, {signs.TIMEOUTS: 1, signs.LOST: 12})),
+             tally(link=(0.4, {signs.FLAPS: 2, signs.ERRORS: 4}))],
             ["60 % of the communication of a step shows signs of loss on a: 1 timeout, 20 losses a second",
              "40 % of the communication of a step shows signs of the link on b: 2 interruptions, 10 errors a second"],
         ),

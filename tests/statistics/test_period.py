@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.steps import period
 from ibpulse.core.statistics.steps.period import (
     BIN_SECONDS,
     StepPeriod,
@@ -68,15 +67,6 @@ def test_the_step_of_a_training_run_is_found_not_its_layers(workload: Workload, 
     for seed in range(3) if not lost else (7,):
         found = find_period(sampled_bins(workload, seconds, lost, seed))
         assert found.seconds == pytest.approx(mean_step(workload, seconds, seed), rel=5e-3)
-
-
-def test_a_long_span_of_missing_data_does_no_harm() -> None:
-    values = bins_of(MOE, 60)
-    whole = find_period(values)
-    values[400:700] = np.nan
-    holed = find_period(values)
-    assert holed.seconds == pytest.approx(whole.seconds, rel=5e-3)
-    assert holed.score == pytest.approx(whole.score, abs=0.05)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,13 +129,6 @@ def test_a_step_that_takes_a_tenth_longer_is_seen_within_three_windows(workload:
     assert found[3].seconds == pytest.approx(1.1 * before, rel=0.01)
 
 
-def test_between_two_steps_either_is_reported_or_nothing() -> None:
-    before, after = 1.0, 1.1
-    found = windows([Square(10**9, 0.4), Square(1_100_000_000, 0.4)], each=60, window=30, every=3)
-    for one in found:
-        assert np.isnan(one.seconds) or min(abs(one.seconds / before - 1), abs(one.seconds / after - 1)) < 0.02
-
-
 @pytest.mark.parametrize("period_ms", [16, 18, 22, 30, 48, 60, 80, 100, 150])
 def test_periods_shorter_than_four_bins_are_rejected(period_ms: int) -> None:
     for duty in (0.3, 0.5):
@@ -202,16 +185,6 @@ def test_a_small_ripple_on_a_steady_rate_is_not_searched() -> None:
     assert find_period(100 + 20 * ripple).seconds == pytest.approx(1.0, rel=2e-3)
 
 
-def test_a_rejected_candidate_still_reports_its_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = bins_of(MOE, 30)
-    score = find_period(values).score
-    assert 0.4 < score < 1
-    monkeypatch.setattr(period, "MIN_SCORE", 0.99)
-    refused = find_period(values)
-    assert np.isnan(refused.seconds)
-    assert refused.score == score
-
-
 @settings(max_examples=20)
 @given(factor=st.floats(1e-3, 1e12), width=st.floats(1e-3, 10))
 def test_scaling_the_values_changes_nothing_and_the_period_scales_with_the_bin(factor: float, width: float) -> None:
@@ -221,21 +194,12 @@ def test_scaling_the_values_changes_nothing_and_the_period_scales_with_the_bin(f
     assert other.score == pytest.approx(one.score, rel=1e-6)
 
 
-# several rails
-
-
-def test_the_period_of_rails_is_that_of_their_mean() -> None:
+def test_the_period_of_rails_is_that_of_their_mean_over_what_is_known() -> None:
     wave = bins_of(Square(1_444_000_000, 0.4), 30)
-    rng = np.random.default_rng(1)
-    bins = [wave * part + rng.normal(0, 0.01 * wave.max(), len(wave)) for part in (1.0, 0.5, 2.0)]
+    bins = [wave * part for part in (1.0, 0.5, 2.5)]
     assert find_rails_period(bins, BIN_SECONDS) == find_period(np.mean(bins, axis=0))
-
-
-def test_unknown_bins_of_a_rail_take_the_mean_of_the_others() -> None:
-    wave = bins_of(Square(1_444_000_000, 0.4), 30)
     one, other = wave.copy(), wave.copy()
-    one[100:200] = np.nan
-    other[300:400] = np.nan
+    one[100:200], other[300:400] = np.nan, np.nan
     assert find_rails_period([one, other], BIN_SECONDS) == find_period(wave)
 
 
@@ -286,39 +250,20 @@ def test_short_gaps_are_bridged_and_long_ones_are_unknown() -> None:
     np.testing.assert_allclose(found[~np.isnan(found)], 7e9)
 
 
-def test_before_and_after_the_series_nothing_is_known() -> None:
-    seconds = np.arange(0, 101) * 0.01 + 0.5
-    found = rate_bins(seconds, seconds, EDGES)
-    assert np.isnan(found[:9]).all()
-    assert np.isnan(found[31:]).all()
-    assert not np.isnan(found[10:29]).any()
-
-
 def test_a_reset_moves_nothing() -> None:
     assert cumulate(np.array([5, 7, 2, 6], dtype=np.uint64)).tolist() == [0, 2, 2, 6]
     assert cumulate(np.array([2**63 + 1, 2**63 + 4], dtype=np.uint64)).tolist() == [0, 3]
 
 
-def counters(rails: int, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    time_ns = np.broadcast_to(np.arange(-10, 211) * 10_000_000, (rails, 2, 221)).copy()
-    words = ((time_ns + 100_000_000) / 1e9 * rate / 4).astype(np.uint64)
-    return time_ns, words, np.ones(time_ns.shape, dtype=bool)
+def test_the_bandwidth_is_the_sum_over_rails_where_missing_ones_take_the_mean_of_the_others() -> None:
+    time_ns = np.broadcast_to(np.arange(-10, 211) * 10_000_000, (3, 2, 221)).copy()
+    words, valid = ((time_ns + 100_000_000) / 1e9 * 5e9 / 4).astype(np.uint64), np.ones(time_ns.shape, dtype=bool)
 
+    def bandwidth() -> np.ndarray:
+        return bandwidth_bins(time_ns, words, valid, np.full(3, 4), EDGES_NS)
 
-def test_the_bandwidth_is_the_sum_of_all_rails_and_directions() -> None:
-    time_ns, words, valid = counters(3, 5e9)
-    found = bandwidth_bins(time_ns, words, valid, np.full(3, 4), EDGES_NS)
-    np.testing.assert_allclose(found, 3 * 2 * 5e9, rtol=1e-6)
-
-
-def test_a_rail_with_missing_data_takes_the_mean_of_the_others() -> None:
-    time_ns, words, valid = counters(3, 5e9)
-    valid[1, :, 60:120] = False
-    valid[2] = False
-    found = bandwidth_bins(time_ns, words, valid, np.full(3, 4), EDGES_NS)
-    np.testing.assert_allclose(found, 2 * 2 * 5e9, rtol=1e-6)
-
-
-def test_without_counters_nothing_is_known() -> None:
-    time_ns, words, valid = counters(2, 5e9)
-    assert np.isnan(bandwidth_bins(time_ns, words, ~valid, np.full(2, 4), EDGES_NS)).all()
+    np.testing.assert_allclose(bandwidth(), 3 * 2 * 5e9, rtol=1e-6)
+    valid[1, :, 60:120] = valid[2] = False
+    np.testing.assert_allclose(bandwidth(), 2 * 2 * 5e9, rtol=1e-6)
+    valid[:] = False
+    assert np.isnan(bandwidth()).all()

@@ -149,6 +149,8 @@ def test_runs_are_those_that_a_walk_tick_by_tick_finds(values: list[float]) -> N
     assert [(bool(b), bool(w)) for b, w in zip(runs.burst, runs.whole, strict=True)] == [one[:2] for one in expected]
     np.testing.assert_allclose(runs.seconds, [one[2] * TICK for one in expected], rtol=1e-9)
     np.testing.assert_allclose(runs.moved_bytes, [one[3] for one in expected], rtol=1e-9)
+    observed = TICK * np.count_nonzero(~np.isnan(values))
+    assert runs.busy_seconds[0] + runs.idle_seconds[0] == pytest.approx(observed)
 
 
 @given(
@@ -180,13 +182,6 @@ def assert_same_state(one: RunState, other: RunState) -> None:
     known = one.label != HOLE
     np.testing.assert_array_equal(one.rate[known], other.rate[known])
     np.testing.assert_array_equal(one.missing[known], other.missing[known])
-
-
-@given(values=series)
-def test_busy_and_idle_time_is_the_observed_time(values: list[float]) -> None:
-    runs = split(values)
-    observed = TICK * np.count_nonzero(~np.isnan(values))
-    assert runs.busy_seconds[0] + runs.idle_seconds[0] == pytest.approx(observed)
 
 
 def test_three_missing_samples_cut_off_a_run() -> None:

@@ -203,6 +203,20 @@ def rate_series(
     return finish_series([draft], interval_ns)[0]
 
 
+def check_series(
+    stamps: np.ndarray, counters: np.ndarray, present: Bools, scale: int, strides: np.ndarray
+) -> np.ndarray:
+    """The series of one port, which has to agree with its rates."""
+    stride = strides[0] if strides.ndim > 1 else int(strides[0])
+    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, scale, stride).bytes_per_second
+    times = stamps.astype(np.int64)
+    middles = (times[:, :-1] + times[:, 1:]) // 2
+    valid = (counters != ABSENT) & present[:, None]
+    expected = rates(middles.T[None], counters.T[None], valid.T[None], np.array([scale]), strides)
+    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
+    return found
+
+
 @settings(deadline=None)
 @given(ticks=st.lists(tick, max_size=30), scale=st.sampled_from([1, 4]), stride=st.sampled_from([1, 1, 2, 5]))
 def test_a_series_agrees_with_the_rates(ticks: list[tuple[bool, int, int, str, str]], scale: int, stride: int) -> None:
@@ -219,41 +233,23 @@ def test_a_series_agrees_with_the_rates(ticks: list[tuple[bool, int, int, str, s
     # what was not written is whatever an older tick left there
     stamps[~present], counters[~present] = 7, 2**63 - 1
 
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, scale, stride).bytes_per_second
-
-    times = stamps.astype(np.int64)
-    middles = (times[:, :-1] + times[:, 1:]) // 2
-    valid = (counters != ABSENT) & present[:, None]
-    expected = rates(middles.T[None], counters.T[None], valid.T[None], np.array([scale]), np.array([stride]))
-    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
-
-
-def test_samples_without_elapsed_time_have_no_rate() -> None:
-    stamps = np.full((3, 3), 10**15, dtype=np.uint64)
-    counters = np.array([[1, 1], [2, 2], [3, 3]], dtype=np.uint64)
-    found = rate_series(
-        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
-    ).bytes_per_second
-    assert np.isnan(found).all()
+    check_series(stamps, counters, present, scale, np.array([stride]))
 
 
 def test_a_series_agrees_where_the_stride_changes() -> None:
-    count = 40
-    ticks = np.arange(count, dtype=np.uint64)
+    ticks = np.arange(40, dtype=np.uint64)
     strides = np.where((ticks >= 13) & (ticks < 31), 4, 1)
-    present = ticks % strides == 0
     stamps = (10**15 + ticks * 10**7)[:, None] + np.array([0, 300, 900], dtype=np.uint64)
-    counters = np.stack([ticks * 1000, ticks * ticks], axis=1)
-
-    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, 4, strides).bytes_per_second
-
-    times = stamps.astype(np.int64)
-    middles = (times[:, :-1] + times[:, 1:]) // 2
-    valid = np.broadcast_to(present, (1, 2, count))
-    expected = rates(middles.T[None], counters.T[None], valid, np.array([4]), strides[None])
-    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
+    found = check_series(
+        stamps, np.stack([ticks * 1000, ticks * ticks], axis=1), ticks % strides == 0, 4, strides[None]
+    )
     # up to 12 every tick, from 16 to 28 every fourth, from 31 on every tick
     assert np.flatnonzero(np.isnan(found[0])).tolist() == [0, 13, 14, 15, 16, 29, 30, 31]
+
+
+def test_samples_without_elapsed_time_have_no_rate() -> None:
+    stamps, counters = np.full((3, 3), 10**15, dtype=np.uint64), np.array([[1, 1], [2, 2], [3, 3]], dtype=np.uint64)
+    assert np.isnan(check_series(stamps, counters, np.ones(3, dtype=np.bool_), 4, np.array([1]))).all()
 
 
 COUNT, INTERVAL, LINE = 2, 10_000_000, 50e9

@@ -53,13 +53,23 @@ def find(rates: Floats, gained: Floats, *, peak: float = LINE, line: Any = LINE,
     return find_signs(transmit, Readings(bounds, gained, np.broadcast_to(line, intervals) + 0.0, certain))
 
 
-def code_of(rate: float | list[float], of: dict[int, float], moved: dict[int, float], **others: Any) -> int:
-    """The code of one interval, at a constant rate in parts of the line rate or at that of each sample."""
-    gained = np.zeros((GAINS, 1))
-    for row, value in {**of, **moved}.items():
+def gains_of(intervals: int, of: dict[int, float], moved: dict[int, float] | None = None) -> Floats:
+    """What the counters of a port of this kind gained in all intervals, and what moved in the first."""
+    gained = np.zeros((GAINS, intervals))
+    for row, value in of.items():
         gained[row] = value
+    for row, value in (moved or {}).items():
+        gained[row, 0] = value
+    return gained
+
+
+def code_of(rate: float | list[float], gained: Floats, **others: Any) -> int:
+    """The sign of one interval, at a constant rate in parts of the line rate or at that of each sample."""
     rates = np.full(TEN, rate) if isinstance(rate, float) else np.array(rate)
     return int(find(rates * LINE, gained, **others).codes[0])
+
+
+SHORT, ONE, BURST = [0.5, 0.5, *[0.0] * 8], [0.5, *[0.0] * 9], [0.0, 0.1, 0.6, 0.6, 0.1, *[0.0] * 5]
 
 
 @for_each(
@@ -95,75 +105,57 @@ def code_of(rate: float | list[float], of: dict[int, float], moved: dict[int, fl
         "a counter of waiting says nothing on RoCE": (0.5, {NOTIFIED: 0.0}, {WAITED_SECONDS: NAN}, SOURCE),
         "nothing": (0.0, INFINIBAND, {}, NOTHING),
         "it waits for the whole time": (0.0, INFINIBAND, {WAITED_SECONDS: 0.1}, PATH),
+        # the first and the last sample of a burst are slower: 0.4 of the time in which it sends is missing, not 0.65
+        "a wait in a burst": (BURST, INFINIBAND, {WAITED_SECONDS: 0.0081}, PATH),
+        "in a burst without a middle": ([0.0, 0.1, 0.1, *[0.0] * 7], INFINIBAND, {WAITED_SECONDS: 0.0081}, WEAK),
+        # events count by the time in which the port sends
+        "notifications while it sends": (SHORT, ROCE, {NOTIFIED: 67}, PATH),
+        "notifications of half of that time": (ONE, ROCE, {NOTIFIED: 67}, WEAK),
+        "losses while it sends": (SHORT, ROCE, {LOST: 2}, LOSS),
+        "a loss of half of that time": (ONE, ROCE, {LOST: 1}, SOURCE),
+        # a port that reaches its peak between notifications may be slow by itself
+        "never at its peak": ([0.5, 0.2] * 5, ROCE, {NOTIFIED: 340}, PATH),
+        "at its peak for a sample": ([0.5, 0.2] * 4 + [1.0, 0.2], ROCE, {NOTIFIED: 340}, WEAK),
+        "half is missing": ([NAN] * 5 + [0.5] * 5, INFINIBAND, {}, SOURCE),
+        "more is missing": ([NAN] * 6 + [0.5] * 4, INFINIBAND, {}, BLIND),
     }
 )
-def test_sign_of_an_interval(rate: float, of: dict[int, float], moved: dict[int, float], code: int) -> None:
-    assert NAMES[code_of(rate, of, moved)] == NAMES[code]
-    assert code_of(rate, of, moved) == code
+def test_sign_of_an_interval(
+    rate: float | list[float], of: dict[int, float], moved: dict[int, float], code: int
+) -> None:
+    found = code_of(rate, gains_of(1, of, moved))
+    assert (found, NAMES[found]) == (code, NAMES[code])
 
 
 @for_each(
     {
-        "at what is left": (0.48, {}, 0.5, LINK),
-        "far below what is left": (0.2, {}, 0.5, SOURCE),
-        "the path limits it more": (0.2, {WAITED_SECONDS: 0.06}, 0.5, PATH),
-        "it has never been faster": (0.48, {}, 1.0, SOURCE),
+        "at what is left of a link": (0.48, {}, {"line": LINE / 2}, LINK),
+        "far below what is left": (0.2, {}, {"line": LINE / 2}, SOURCE),
+        "the path limits it more": (0.2, {WAITED_SECONDS: 0.06}, {"line": LINE / 2}, PATH),
+        "it has never been faster": (0.48, {}, {"line": LINE}, SOURCE),
+        # a wait of uncertain length is calm only if the longest tick makes it so
+        "a short wait": (0.5, {WAITED_SECONDS: 0.0005}, {"certain": True}, SOURCE),
+        "a wait that may be longer": (0.5, {WAITED_SECONDS: 0.0005}, {"certain": False}, WEAK),
+        "a wait that is short in any case": (0.5, {WAITED_SECONDS: 0.0001}, {"certain": False}, SOURCE),
+        "no usual peak": (0.5, {}, {"peak": NAN}, BLIND),
+        "no usual peak, but a wait": (0.5, {WAITED_SECONDS: 0.02}, {"peak": NAN}, PATH),
+        "no usual peak, but an interruption": (0.5, {FLAPS: 1}, {"peak": NAN}, LINK),
     }
 )
-def test_a_link_that_trained_down(rate: float, moved: dict[int, float], left: float, code: int) -> None:
-    assert code_of(rate, INFINIBAND, moved, line=left * LINE) == code
-
-
-def test_a_wait_of_uncertain_length_is_calm_only_if_the_longest_tick_makes_it_so() -> None:
-    waited = {WAITED_SECONDS: 0.0005}
-    assert code_of(0.5, INFINIBAND, waited, certain=True) == SOURCE
-    assert code_of(0.5, INFINIBAND, waited, certain=False) == WEAK
-    assert code_of(0.5, INFINIBAND, {WAITED_SECONDS: 0.0001}, certain=False) == SOURCE
-
-
-def test_first_and_last_samples_of_bursts_are_slower_than_the_burst() -> None:
-    burst = [0.0, 0.1, 0.6, 0.6, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
-    # 0.4 of the time in which it sends is missing, not 0.65
-    assert code_of(burst, INFINIBAND, {WAITED_SECONDS: 0.0081}) == PATH
-    assert code_of([0.0, 0.1, 0.1] + [0.0] * 7, INFINIBAND, {WAITED_SECONDS: 0.0081}) == WEAK
-
-
-def test_events_count_by_the_time_in_which_the_port_sends() -> None:
-    short = [0.5, 0.5] + [0.0] * 8
-    assert code_of(short, ROCE, {NOTIFIED: 67}) == PATH
-    assert code_of([0.5] + [0.0] * 9, ROCE, {NOTIFIED: 67}) == WEAK
-    assert code_of(short, ROCE, {LOST: 2}) == LOSS
-    assert code_of([0.5] + [0.0] * 9, ROCE, {LOST: 1}) == SOURCE
+def test_sign_with_another_line_peak_or_tick(rate: float, moved: dict[int, float], how: Any, code: int) -> None:
+    assert code_of(rate, gains_of(1, INFINIBAND, moved), **how) == code
 
 
 @for_each({"the same": (0.5, WEAK), "a little slower": (0.48, WEAK), "slower": (0.4, PATH), "faster": (0.6, PATH)})
 def test_notifications_that_change_nothing_are_no_sign(then: float, code: int) -> None:
-    gained = np.zeros((GAINS, 4))
-    gained[[WAITED_SECONDS, FAR_FULL]] = NAN
+    gained = gains_of(4, ROCE)
     gained[NOTIFIED, 1:3] = 340
     rates = np.repeat([0.5, then, then, 0.5], TEN) * LINE
     assert find(rates, gained).codes.tolist() == [SOURCE, code, code, SOURCE]
 
 
-def test_a_port_that_reaches_its_peak_between_notifications_may_be_slow_by_itself() -> None:
-    assert code_of([0.5, 0.2] * 5, ROCE, {NOTIFIED: 340}) == PATH
-    assert code_of([0.5, 0.2] * 4 + [1.0, 0.2], ROCE, {NOTIFIED: 340}) == WEAK
-
-
-@for_each({"half is missing": (5, SOURCE), "more is missing": (6, BLIND)})
-def test_missing_samples(missing: int, code: int) -> None:
-    assert code_of([NAN] * missing + [0.5] * (TEN - missing), INFINIBAND, {}) == code
-
-
-def test_without_a_usual_peak_only_waiting_and_links_are_signs() -> None:
-    assert code_of(0.5, INFINIBAND, {}, peak=NAN) == BLIND
-    assert code_of(0.5, INFINIBAND, {WAITED_SECONDS: 0.02}, peak=NAN) == PATH
-    assert code_of(0.5, INFINIBAND, {FLAPS: 1}, peak=NAN) == LINK
-
-
 def test_a_link_that_was_down_limits_the_first_traffic_after_it() -> None:
-    gained = np.zeros((GAINS, 5))
-    gained[NOTIFIED] = gained[FAR_FULL] = NAN
+    gained = gains_of(5, INFINIBAND)
     gained[FLAPS, 1] = 1
     rates = np.repeat([0.5, 0.0, 0.0, 0.5, 0.5], TEN) * LINE
     assert find(rates, gained).codes.tolist() == [SOURCE, NOTHING, NOTHING, LINK, SOURCE]
@@ -181,8 +173,7 @@ def test_a_link_that_was_down_limits_the_first_traffic_after_it() -> None:
 def test_a_timeout_belongs_to_the_traffic_before_the_silence(
     levels: list[float], place: int | None, codes: list[int]
 ) -> None:
-    gained = np.zeros((GAINS, len(levels)))
-    gained[WAITED_SECONDS] = gained[FAR_FULL] = NAN
+    gained = gains_of(len(levels), ROCE)
     if place is not None:
         gained[TIMEOUTS, place] = 1
     # traffic ends in each interval, as it does before a timeout
@@ -191,25 +182,22 @@ def test_a_timeout_belongs_to_the_traffic_before_the_silence(
 
 
 def test_a_timeout_after_an_interruption_of_the_link_is_of_the_link() -> None:
-    gained = np.zeros((GAINS, 14))
-    gained[WAITED_SECONDS] = gained[FAR_FULL] = NAN
+    gained = gains_of(14, ROCE)
     gained[FLAPS, 0] = gained[TIMEOUTS, 3] = gained[TIMEOUTS, 12] = 1
     codes = find(np.full(14 * TEN, 0.5 * LINE), gained).codes.tolist()
     assert codes == [LINK, SOURCE, SOURCE, LINK, *[SOURCE] * 8, LOSS, SOURCE]
 
 
 def test_before_a_change_of_the_link_nothing_is_of_the_source() -> None:
-    gained = np.zeros((GAINS, 3))
-    gained[WAITED_SECONDS] = NAN
+    gained = gains_of(3, ROCE)
     readings = Readings(np.arange(4) * TEN, gained, np.full(3, LINE), unsure=np.array([False, True, False]))
     transmit = Transmit(np.full(3 * TEN, 0.5 * LINE), np.full(3 * TEN, 0.01), LINE, LINE, LINE, 1e6)
     assert find_signs(transmit, readings).codes.tolist() == [SOURCE, WEAK, SOURCE]
 
 
 def test_samples_have_the_sign_of_their_interval() -> None:
-    gained = np.zeros((GAINS, 2))
+    gained = gains_of(2, INFINIBAND)
     gained[WAITED_SECONDS, 1] = 0.03
-    gained[NOTIFIED] = NAN
     rates = np.array([0.0, 0.5, 0.5, *[0.0] * 7, *[0.0] * 5, *[0.5] * 5]) * LINE
     found = find(rates, gained)
     assert found.of_samples().tolist() == [NOTHING, SOURCE, SOURCE, *[NOTHING] * 12, *[PATH] * 5]

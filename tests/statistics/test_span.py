@@ -202,12 +202,6 @@ def test_idle_rails_change_no_signature(idle: int) -> None:
     assert found.peak_utilization == pytest.approx(0.96 * (4 - idle) / 4)
 
 
-def test_without_a_line_rate_there_is_no_utilisation() -> None:
-    found = with_states(wave(GB, 20, 30, 40), np.ones((1, 2000), np.bool_), np.full((1, 2000), np.nan))
-    assert np.isnan([found.line, found.peak_utilization]).all()
-    assert found.node.peak == 2 * GB
-
-
 def test_a_rate_is_assumed_until_it_is_known() -> None:
     rates = np.full((2, 2, 2000), 10 * GB)
     line_rates = np.full((2, 2000), LINE)
@@ -226,28 +220,11 @@ def test_missing_data_is_counted_in_runs() -> None:
     assert np.isnan(describe(wave(GB, 1, 1, 50)).coverage.longest_hole_seconds)
 
 
-def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
-    found = describe(wave(10 * GB, 20, 30, 40), finest=3)
-    for value in (found.node.peak, found.node.peak_to_mean, found.node.duty_cycle, found.node.active_mean):
-        assert np.isnan(value)
-    assert np.isnan(found.whole.variation(TICK_NS))
-    assert found.whole.variation(5 * TICK_NS) == pytest.approx(0.0, abs=1e-6)
-    assert found.signature.label == "unknown"
-
-
 def test_a_span_without_data_has_no_statistics() -> None:
     found = describe(np.full((2, 2, 300), np.nan))
     for value in (found.node.mean, found.node.peak, found.node.duty_cycle, found.period.seconds, found.steps.seconds):
         assert np.isnan(value)
     assert (found.bursts.count, len(found.step_sums), found.coverage.holes) == (0, 0, 1)
-
-
-@pytest.mark.parametrize("first_tick", [1, 2, 50, 100])
-def test_seconds_are_those_of_the_wall_clock(first_tick: int) -> None:
-    series = series_of(np.ones((1, 2, 250)), first_tick=first_tick)
-    assert (series.lead, series.ticks_per_second, series.ticks) == ((first_tick - 1) % 100, 100, 250)
-    assert len(series.whole) % 100 == 0
-    assert np.flatnonzero(series.whole).tolist() == list(range(series.lead, series.lead + 250))
 
 
 def test_ticks_that_do_not_divide_a_second_are_taken_as_they_are() -> None:

@@ -13,8 +13,6 @@ from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.sums import (
     MOVED,
     OBSERVED,
-    RECEIVE,
-    TRANSMIT,
     DirectionStatistics,
     NodeStatistics,
     NodeTicks,
@@ -31,6 +29,7 @@ from ibpulse.core.statistics.sums import (
     sum_timescales,
     usual_peak,
 )
+from tests.tables import for_each
 
 GB = 1e9
 THRESHOLD = 0.1 * GB
@@ -122,65 +121,39 @@ def test_all_of_them_agree_with_plain_numpy(seed: int, lost: float) -> None:
         assert found.burstiness_cv[1] == pytest.approx(bins.std() / bins.mean(), abs=1e-6)
 
 
-@given(seed=st.integers(0, 1000), cut=st.integers(1, 4))
-def test_the_sums_of_a_span_are_those_of_its_seconds(seed: int, cut: int) -> None:
-    bandwidth = np.random.default_rng(seed).gamma(0.3, GB, (5, TICKS))
-    whole = sum_seconds(node_of(bandwidth), THRESHOLD).sum(axis=0)
-    parts = [sum_seconds(node_of(part), THRESHOLD).sum(axis=0) for part in (bandwidth[:cut], bandwidth[cut:])]
-    np.testing.assert_allclose(whole, sum(parts))
-    assert whole[OBSERVED] == pytest.approx(5.0)
-    assert whole[TRANSMIT] + whole[RECEIVE] == pytest.approx(bandwidth.sum() * TICK)
-
-
 def test_bins_that_divide_samples_have_no_sums() -> None:
     node = node_of(np.full((2, TICKS), GB))
     counts = sum_timescales(node, (1, 2, 5, 10, 0), 2, THRESHOLD)[:, :, moments.COUNT]
     assert counts.tolist() == [[0, 50, 0, 10, 0]] * 2
 
 
-def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
+def test_single_tick_statistics_are_unknown_of_a_span_with_slow_counters() -> None:
     node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
-    found = describe(node, finest_known=False, scales_known=np.array([False, True]))
-    for value in (found.peak, found.active_mean, found.peak_to_mean, found.duty_cycle, found.burstiness_cv[0]):
-        assert np.isnan(value)
-    assert found.mean == pytest.approx(GB)
-    assert not np.isnan(found.burstiness_cv[1])
-
-
-def test_counters_of_one_span_may_be_slow_and_those_of_another_not() -> None:
-    node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
+    scales = sum_timescales(node, (1, 5), 1, THRESHOLD)
+    known = np.array([[False, True], [True, True]])
     found = describe_node(
-        sum_seconds(node, THRESHOLD),
-        node.bandwidth.max(axis=-1),
-        np.zeros((2, 0, moments.FIELDS)),
-        np.array([False, True]),
+        sum_seconds(node, THRESHOLD), node.bandwidth.max(axis=-1), scales, finest_known=known[:, 0], scales_known=known
     )
-    assert found.duty_cycle == pytest.approx([np.nan, 0.5], nan_ok=True)
-    assert found.active_mean == pytest.approx([np.nan, 2 * GB], nan_ok=True)
+    for value in (found.peak, found.active_mean, found.peak_to_mean, found.duty_cycle, found.burstiness_cv[:, 0]):
+        assert np.isnan(value).tolist() == [True, False]
     assert found.mean == pytest.approx([GB, GB])
+    assert not np.isnan(found.burstiness_cv[:, 1]).any()
 
 
-def test_the_line_rate_is_the_sum_over_all_rails_whatever_they_carry() -> None:
-    rates = np.array([50 * GB, 50 * GB, 25 * GB])
-    assert line_rate(rates) == 2 * 125 * GB
-    assert line_rate(rates, 1) == 125 * GB
-    # the third port is not a rail at first
-    np.testing.assert_array_equal(
-        line_rate(np.array([[50 * GB] * 2, [50 * GB] * 2, [0.0, 25 * GB]])), [200 * GB, 250 * GB]
-    )
-
-
-@pytest.mark.parametrize("rates", [[], [0.0], [np.nan], [np.nan, np.nan], [0.0, np.nan]])
-def test_a_line_rate_is_unknown_while_that_of_no_rail_is_known(rates: list[float]) -> None:
-    assert np.isnan(line_rate(np.array(rates)))
-    assert not are_assumed(np.array(rates)).any()
-
-
-def test_a_rail_of_unknown_rate_is_assumed_to_be_as_fast_as_the_fastest_other_rail() -> None:
-    rates = np.array([[25 * GB, 25 * GB], [50 * GB, 25 * GB], [np.nan, np.nan], [0.0, 0.0]])
-    np.testing.assert_array_equal(line_rate(rates), [250 * GB, 150 * GB])
-    np.testing.assert_array_equal(line_rate(rates, 1), [125 * GB, 75 * GB])
-    assert are_assumed(rates).tolist() == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
+# the line rates of rails in GB/s, that of the node in one direction, and which are assumed
+@for_each(
+    {
+        "the sum": ([50, 50, 25], 125, [False] * 3),
+        "a port that is no rail": ([50, 50, 0], 100, [False] * 3),
+        "as fast as the fastest other rail": ([25, 50, np.nan, 0], 125, [False, False, True, False]),
+        **{f"unknown: {rates}": (rates, np.nan, [False] * len(rates)) for rates in ([], [0], [np.nan], [0, np.nan])},
+    }
+)
+def test_the_line_rate_of_a_node(rates: list[float], expected: float, assumed: list[bool]) -> None:
+    given = np.array(rates, dtype=float) * GB
+    np.testing.assert_array_equal(line_rate(given, 1), expected * GB)
+    np.testing.assert_array_equal(line_rate(given), 2 * expected * GB)
+    assert are_assumed(given).tolist() == assumed
 
 
 def test_one_late_sample_makes_the_peak_and_not_the_usual_peak() -> None:

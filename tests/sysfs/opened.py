@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _active: list[Opened] = []
 
 
@@ -13,10 +14,15 @@ class Opened:
 
     def __init__(self) -> None:
         self._paths: list[str] = []
+        self._written: list[str] = []
 
     def paths(self) -> list[str]:
         """Every path that was opened or listed since the last `clear`."""
         return list(self._paths)
+
+    def written(self) -> list[str]:
+        """Every path that was opened to be written."""
+        return list(self._written)
 
     def clear(self) -> None:
         """Forget what was seen."""
@@ -34,6 +40,9 @@ class Opened:
         """Take one audit event."""
         if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str | os.PathLike):
             self._paths.append(os.fspath(arguments[0]))
+            # path, mode and flags
+            if event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
+                self._written.append(os.fspath(arguments[0]))
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

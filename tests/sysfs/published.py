@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.sysfs.machines import EMULATED_PORT, GPU, NIC, VF, Machine
-
-RTX_5090 = ("0x10de", "0x2b85", "0x030000")
-RTX_6000 = ("0x10de", "0x2bb5", "0x030200")
-A100 = ("0x10de", "0x20b0", "0x030200")
+from tests.sysfs.machines import EMULATED_PORT, NIC, VF, Machine
 
 Place = tuple[str, int]
 Ids = tuple[str, str, str]
@@ -27,7 +23,6 @@ class Published:
     gpus: tuple[Place, ...]
     nics: dict[str, Place]
     matrix: str
-    gpu: Ids = GPU
     nic: Ids = NIC
     ports: Ids | None = None
 
@@ -37,7 +32,7 @@ class Published:
             if self.ports:
                 machine.add_function(place.rpartition("/")[0], self.ports, node)
         for place, node in self.gpus:
-            machine.add_gpu(place, node, self.gpu)
+            machine.add_gpu(place, node)
         for name, (place, node) in self.nics.items():
             machine.add_nic(name, place, node, ids=self.nic)
 
@@ -121,84 +116,6 @@ HGX_H100 = Published(
 )
 
 
-def _dgx_a100_card(root: int, card: int, node: int) -> Place:
-    """A GPU or NIC of a DGX A100: each behind an inner switch of its own, on the switch of a root port."""
-    outer = f"{root:02x}/{root:02x}:01.1/{root + 1:02x}:00.0/{root + 2:02x}:{card % 32:02x}.0"
-    return f"{outer}/{card - 2:02x}:00.0/{card - 1:02x}:00.0/{card:02x}:00.0", node
-
-
-_DGX_A100_GPUS = ((0x00, 0x07, 3), (0x00, 0x0F, 3), (0x40, 0x47, 1), (0x40, 0x4E, 1))
-_DGX_A100_MORE_GPUS = ((0x80, 0x87, 7), (0x80, 0x90, 7), (0xB0, 0xB7, 5), (0xB0, 0xBD, 5))
-_DGX_A100_NICS = {
-    "mlx5_0": (0x00, 0x0C, 3),
-    "mlx5_1": (0x00, 0x12, 3),
-    "mlx5_2": (0x40, 0x4B, 1),
-    "mlx5_3": (0x40, 0x54, 1),
-    "mlx5_6": (0x80, 0x8D, 7),
-    "mlx5_7": (0x80, 0x94, 7),
-    "mlx5_8": (0xB0, 0xBA, 5),
-    "mlx5_9": (0xB0, 0xCC, 5),
-}
-_DGX_A100_STORAGE = {
-    "mlx5_4": ("60/60:03.1/61:00.0", 0),
-    "mlx5_5": ("60/60:03.1/61:00.1", 0),
-    "mlx5_10": ("e0/e0:03.1/e1:00.0", 4),
-    "mlx5_11": ("e0/e0:03.1/e1:00.1", 4),
-}
-_DGX_A100_ALL = _DGX_A100_STORAGE | {name: _dgx_a100_card(*card) for name, card in _DGX_A100_NICS.items()}
-
-DGX_A100 = Published(
-    "DGX A100, four NUMA nodes to a socket",
-    "'UCX_NET_DEVICES/UCX_RNDV_RAILS for DGX-A100', github.com/rapidsai/ucx-py/issues/749; PCI ids, buses and nodes: "
-    "'Question on DGX A100 GPU topologies', github.com/NVIDIA/nccl/issues/1505",
-    tuple(_dgx_a100_card(*card) for card in (*_DGX_A100_GPUS, *_DGX_A100_MORE_GPUS)),
-    {f"mlx5_{number}": _DGX_A100_ALL[f"mlx5_{number}"] for number in range(12)},
-    """
-    PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS SYS SYS
-    PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS SYS SYS
-    SYS SYS PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS
-    SYS SYS PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS
-    SYS SYS SYS SYS SYS SYS PXB PXB SYS SYS SYS SYS
-    SYS SYS SYS SYS SYS SYS PXB PXB SYS SYS SYS SYS
-    SYS SYS SYS SYS SYS SYS SYS SYS PXB PXB SYS SYS
-    SYS SYS SYS SYS SYS SYS SYS SYS PXB PXB SYS SYS
-    """,
-    gpu=A100,
-    nic=("0x15b3", "0x101b", "0x020700"),
-)
-
-TWO_SOCKETS = Published(
-    "Two sockets, eight PCIe cards without a switch, one card with two ports",
-    "'PD Disaggregation: Gradual KV cache corruption', prefill nodes, github.com/sgl-project/sglang/issues/23020",
-    tuple((f"{bus}0/{bus}0:01.1/{bus}1:00.0", node) for bus, node in zip("01234567", (0,) * 4 + (1,) * 4, strict=True)),
-    {f"mlx5_{port}": (f"80/80:03.1/81:00.{port}", 0) for port in range(2)},
-    """
-    NODE NODE
-    NODE NODE
-    NODE NODE
-    NODE NODE
-    SYS SYS
-    SYS SYS
-    SYS SYS
-    SYS SYS
-    """,
-    gpu=RTX_5090,
-)
-
-ONE_SOCKET = Published(
-    "One socket of four NUMA nodes, a NIC on the host bridge of one GPU",
-    "'Bamboo GPU008: CUDA driver initialization failed', node gpu007, hpc-community.unige.ch/t/4121",
-    (("60/60:01.1/61:00.0", 3), ("40/40:01.1/41:00.0", 2), ("00/00:01.1/01:00.0", 0), ("20/20:01.1/21:00.0", 1)),
-    {"mlx5_0": ("60/60:03.1/62:00.0", 3)},
-    """
-    PHB
-    SYS
-    SYS
-    SYS
-    """,
-    gpu=RTX_6000,
-)
-
 FLAT_VM = Published(
     "A virtual machine with every card on a root port of its own under one host bridge",
     "Output of nvidia-smi at the end of benchmark/fa3_plot.py of a public ring attention repository (module ring_fa3); "
@@ -215,7 +132,7 @@ FLAT_VM = Published(
     ports=EMULATED_PORT,
 )
 
-MACHINES = (DGX_H100, HGX_H100, DGX_A100, TWO_SOCKETS, ONE_SOCKET, FLAT_VM)
+MACHINES = (DGX_H100, HGX_H100, FLAT_VM)
 
 # Azure/azhpc-images, topology/ndv5-topo.xml: which GPU and which NIC share a switch of the host that the VM hides
 AZURE_ND_H100_V5 = (

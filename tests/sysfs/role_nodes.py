@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ibpulse.agent.sysfs import roles
 from tests.sysfs.machines import NO_LINK, VF, Machine
-from tests.sysfs.published import AZURE_ND_H100_V5, DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE
+from tests.sysfs.published import DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE
 from tests.sysfs.trees import DOWN_INFINIBAND, EFA, MLX5_FILES, PortFiles, roce
 
 NDR = PortFiles()
@@ -62,12 +62,6 @@ def add_rails(machine: Machine, port: PortFiles = NDR, *, gpus: bool = True) -> 
             machine.add_gpu(below_switch(number, 1))
 
 
-def _far_storage(machine: Machine) -> None:
-    add_rails(machine)
-    for number in range(2):
-        machine.add_nic(f"mlx5_{8 + number}", far(number), files=STORAGE_CARD, ports={1: NDR})
-
-
 def _roce_and_infiniband(machine: Machine) -> None:
     add_rails(machine, roce(""))
     for number in range(2):
@@ -105,14 +99,6 @@ def _two_makes_without_gpu(machine: Machine) -> None:
         machine.add_nic(f"mlx5_{8 + number}", far(number), files=STORAGE_CARD, ports={1: NDR})
 
 
-def _azure(machine: Machine) -> None:
-    for number, (gpu, nic, node) in enumerate(AZURE_ND_H100_V5):
-        machine.add_gpu(f"{gpu}:00/{gpu}:00:00.0", node)
-        machine.add_nic(f"mlx5_ib{number}", f"{nic}:00/{nic}:00:00.0", node, ids=VF, link=NO_LINK)
-    front = roce("", "100 Gb/sec (4X EDR)\n")
-    machine.add_nic("mlx5_an0", "4db1:00/4db1:00:02.0", 0, ids=VF, link=NO_LINK, files=STORAGE_CARD, ports={1: front})
-
-
 EFA_RAILS = tuple(f"rdmap{79 + number}s0" for number in range(8))
 EFA_IDS = ("0x1d0f", "0xefa3", "0x020000")
 FAST_EFA = replace(EFA, rate="400 Gb/sec (4X NDR)\n")
@@ -140,15 +126,6 @@ def _virtual_functions(machine: Machine) -> None:
     for number in range(8):
         place = below_switch(number, 0).removesuffix("0") + "2"
         machine.add_nic(f"mlx5_{8 + number}", place, ids=VF, link=NO_LINK, files=MLX5_FILES | {"hca_type": "MT4130\n"})
-
-
-def _multiplane(machine: Machine) -> None:
-    plane = replace(roce("", "200 Gb/sec (1X XDR)\n"))
-    idle = PortFiles("1: DOWN\n", "3: Disabled\n", "40 Gb/sec (4X QDR)\n", "Ethernet\n")
-    for number in range(2):
-        ports = {each: idle if each % 3 else plane for each in range(1, 13)}
-        machine.add_nic(f"mlx5_{number}", below_switch(number, 0), ports=ports)
-        machine.add_gpu(below_switch(number, 1))
 
 
 def _ascend(machine: Machine) -> None:
@@ -183,16 +160,7 @@ def _lost_device(machine: Machine) -> None:
 
 
 DGX_RAILS = _names("compute", *DGX_H100_RAILS)
-PLANES = {f"mlx5_{card}:{port}": "unknown" if port % 3 else "compute" for card in range(2) for port in range(1, 13)}
-
 NODES = (
-    RoleNode(
-        "far storage",
-        "8 × NDR InfiniBand with a GPU each; 2 × NDR InfiniBand of another make, near no GPU",
-        _far_storage,
-        EIGHT | _names("unknown", "mlx5_8", "mlx5_9"),
-        {"mlx5_8:1, mlx5_9:1": roles.FAR},
-    ),
     RoleNode(
         "DGX H100",
         "DGX H100: 8 × NDR, each below a switch with its GPU; 4 × NDR of the same make, near no GPU",
@@ -250,13 +218,6 @@ NODES = (
         expected=10,
     ),
     RoleNode(
-        "Azure",
-        "Azure: 8 × NDR virtual functions and 1 × 100G Ethernet, each device on its own host bridge",
-        _azure,
-        _names("compute", *(f"mlx5_ib{number}" for number in range(8))) | _names("unknown", "mlx5_an0"),
-        {},
-    ),
-    RoleNode(
         "AWS p6-b200",
         "AWS p6-b200: 8 × EFA; 2 × NDR InfiniBand, the management functions of the NVLink switch; no near GPU",
         _efa,
@@ -277,13 +238,6 @@ NODES = (
         EIGHT | _names("compute", *(f"mlx5_{number}" for number in range(8, 16))),
         {"ports.roles": roles.BOTH_FUNCTIONS},
         expected=16,
-    ),
-    RoleNode(
-        "multiplane",
-        "2 × RoCE cards with four planes: 12 ports each, of which 3, 6, 9 and 12 carry data",
-        _multiplane,
-        PLANES,
-        {},
     ),
     RoleNode(
         "Ascend",

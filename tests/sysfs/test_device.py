@@ -136,23 +136,11 @@ def test_a_guid_of_0_or_of_several_devices_identifies_none() -> None:
     assert {name: each.guid for name, each in found.items() if each.guid} == {"mlx5_1": "b8ce:f603:00aa:cc00"}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matches"),
-    [
-        ("mlx5_0", True),
-        ("mlx5_*", True),
-        ("mlx5_0:1", True),
-        ("mlx5_0:*", True),
-        ("*:1", True),
-        ("mlx5_[0-3]", True),
-        ("mlx5_1", False),
-        ("mlx5_0:2", False),
-        ("MLX5_0", False),
-        ("mlx5", False),
-    ],
-)
-def test_a_pattern_covers_a_port(pattern: str, matches: bool) -> None:
-    assert device.match_port(pattern, PortId("mlx5_0", 1)) is matches
+def test_a_pattern_covers_a_port() -> None:
+    for pattern in ("mlx5_0", "mlx5_*", "mlx5_0:1", "mlx5_0:*", "*:1", "mlx5_[0-3]"):
+        assert device.match_port(pattern, PortId("mlx5_0", 1)), pattern
+    for pattern in ("mlx5_1", "mlx5_0:2", "MLX5_0", "mlx5"):
+        assert not device.match_port(pattern, PortId("mlx5_0", 1)), pattern
 
 
 # patterns, and whether the device and its two ports are admitted

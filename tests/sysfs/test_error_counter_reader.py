@@ -14,7 +14,6 @@ from ibpulse.core.model import CounterReading, Fabric, PortId, PortReadings
 from tests.sysfs.conftest import HW
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, PortFiles, Tree, make_hang, make_unreadable
-from tests.tables import for_each
 
 SECOND = 1_000_000_000
 
@@ -195,29 +194,6 @@ def test_after_a_slow_read_nothing_more_is_asked(port: Path, opened: Opened) -> 
 
 # files outside the port's folder
 
-EFA_ADMIN = {"no_completion_cmds": "2\n", "cmds_err": "5\n", "submitted_cmds": "900\n", "lifespan": "12\n"}
-
-
-def add_efa(tree: Tree, hw_counters: dict[str, str] | None) -> Path:
-    port = PortFiles(link_layer="Unknown\n", counters=None, hw_counters=hw_counters)
-    tree.add("rdmap79s0", {1: port}, driver="efa", hw_counters=EFA_ADMIN)
-    return tree.port("rdmap79s0")
-
-
-def test_counters_of_an_efa_device_are_read(tree: Tree, clock: Clock) -> None:
-    slow = reader(add_efa(tree, {"rx_drops": "3\n"}), clock, driver="efa")
-    assert values(slow.read()) == {"rx_drops": 3, "no_completion_cmds": 2, "cmds_err": 5}
-
-
-@for_each({"a pod's view": ("efa", None), "another driver": ("mana", {"rx_drops": "3\n"})})
-def test_counters_of_other_devices_are_never_opened(
-    driver: str, hw_counters: dict[str, str] | None, tmp_path: Path, clock: Clock, opened: Opened
-) -> None:
-    port = add_efa(Tree(tmp_path / driver), hw_counters)
-    opened.clear()
-    assert "cmds_err" not in values(reader(port, clock, "all", driver).read())
-    assert not [path for path in opened.paths() if Path(path).name in EFA_ADMIN]
-
 
 def test_carrier_changes_are_those_of_the_ports_netdev(tree: Tree) -> None:
     for name, changes in {"eth0": "4\n", "eth1": "6\n"}.items():
@@ -292,21 +268,6 @@ def test_old_counters_are_not_shown_for_ever(node: Tree) -> None:
     assert all({"mlx5_0:1", "mlx5_2:1"} <= set(names) for names in shown)
 
 
-def test_refusing_files_of_many_ports_are_one_notice(node: Tree) -> None:
-    for index in range(3):
-        for name in ("symbol_error", "link_downed", "port_xmit_wait"):
-            make_unreadable(port_of(node, f"mlx5_{index}") / "counters" / name)
-    scans = inventory(node)
-    notices = [scans.scan().notices for _ in range(5)]
-    assert notices[:2] == [(), ()]
-    assert set(notices[2:]) == {
-        (
-            "mlx5_0:1, mlx5_1:1, mlx5_2:1: some of its error counters have no value, such as counters/link_downed, "
-            "which cannot be read: Invalid argument; they are omitted and retried from time to time.",
-        )
-    }
-
-
 def test_a_port_that_returns_is_asked_anew(node: Tree) -> None:
     scans = inventory(node)
     for name in MLX5_COUNTERS:
@@ -319,9 +280,3 @@ def test_a_port_that_returns_is_asked_anew(node: Tree) -> None:
     fabric = scans.scan()
     assert len(fabric.counters[1].readings) == 8
     assert fabric.notices == ()
-
-
-def test_planes_of_a_device_are_not_counted_again(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    tree.add("smi1", {number: PortFiles(hw_counters=None) for number in (1, 2)})
-    assert counted(inventory(tree).scan()) == ["mlx5_0:1"]

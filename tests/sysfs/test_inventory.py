@@ -90,14 +90,6 @@ def test_devices_that_can_leave_with_a_pod_are_noticed(tree: Tree, mode: str, no
     assert scan(tree).notices == notices
 
 
-def test_a_node_without_devices_says_that_they_may_have_left(tree: Tree) -> None:
-    folder = tree.root / "module/ib_core/parameters"
-    folder.mkdir(parents=True)
-    (folder / "netns_mode").write_text("N\n")
-    assert scan(tree).notices[-1] == EXCLUSIVE
-    assert len(scan(tree).notices) == 2
-
-
 def test_a_port_that_goes_down_keeps_the_text_of_its_last_rate(tree: Tree, scanned: Inventory) -> None:
     (tree.port("mlx5_0") / "state").write_text("1: DOWN\n")
     (tree.port("mlx5_0") / "rate").write_text("10 Gb/sec (4X SDR)\n")
@@ -136,12 +128,6 @@ def test_device_names_that_cannot_be_sampled_are_said_and_the_other_devices_are_
     ]
 
 
-def test_a_network_device_whose_name_is_not_utf8_is_unknown(tree: Tree) -> None:
-    folder = tree.add("mlx5_0")
-    (folder / "device" / "net" / os.fsdecode(b"ib\xff")).mkdir(parents=True)
-    assert only_port(tree).identity.netdev == ""
-
-
 def test_devices_that_cannot_be_listed_are_not_taken_for_none(tree: Tree, scanned: Inventory) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -151,12 +137,6 @@ def test_devices_that_cannot_be_listed_are_not_taken_for_none(tree: Tree, scanne
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert names(scanned.scan()) == ["mlx5_0:1"]
-
-
-def test_devices_come_in_the_order_of_their_numbers(tree: Tree) -> None:
-    for index in (10, 2, 0):
-        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
-    assert names(scan(tree)) == ["mlx5_0:1", "mlx5_2:1", "mlx5_10:1"]
 
 
 def test_a_rate_that_cannot_be_read_leaves_the_rest_and_is_read_at_the_next_scan(tree: Tree) -> None:
@@ -179,16 +159,6 @@ def test_a_state_that_cannot_be_read_is_not_active_and_says_so(tree: Tree) -> No
     make_unreadable(tree.port("mlx5_0") / "state")
     port = only_port(tree)
     assert (port.active, port.state, port.problem) == (False, "", "state cannot be read: Invalid argument.")
-
-
-def test_a_broken_device_hides_no_other(tree: Tree) -> None:
-    for index in range(3):
-        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
-    for name in ("state", "rate", "link_layer", "counters/port_xmit_data"):
-        make_unreadable(tree.port("mlx5_1") / name)
-    fabric = scan(tree)
-    assert [port.rate_bytes_per_second for port in fabric.ports] == [50e9, None, 50e9]
-    assert [port.rail for port in fabric.ports] == [True, False, True]
 
 
 def test_a_tree_without_rdma_is_a_notice(tmp_path: Path) -> None:
@@ -216,13 +186,6 @@ def test_a_slow_twin_of_the_rails_is_a_notice(tree: Tree) -> None:
     assert scan(tree).notices == (
         "mlx5_1:1: it is of the rails' model but slower, so it is not a rail: check the link, or set ports.roles.",
     )
-
-
-def test_rails_that_the_operator_names_are_not_doubted(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    tree.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (2X NDR)\n")}, pci="0000:19:00.0")
-    fabric = Inventory(tree.root, roles={"compute": ["mlx5_1"]}).scan()
-    assert ([port.rail for port in fabric.ports], fabric.notices) == ([False, True], ())
 
 
 def test_the_same_remark_on_many_ports_is_one_notice(tree: Tree) -> None:
@@ -318,13 +281,6 @@ def test_a_missing_source_is_looked_for_three_times_and_then_left_alone(tree: Tr
         inventory.scan()
         tries.append(str(counter) in opened.paths())
     assert tries == [True] * 4 + [False] * 11 + [True, False]
-
-
-def test_a_scan_leaves_no_thread_behind(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    before = threading.active_count()
-    scan(tree)
-    assert threading.active_count() == before
 
 
 def test_only_a_tree_with_a_marker_is_simulated(tree: Tree) -> None:

@@ -67,6 +67,12 @@ def polling(root: Path) -> Iterator[Polling]:
             made.poller.close()
 
 
+@pytest.fixture
+def polled(node: Tree) -> Iterator[Polling]:
+    with polling(node.root) as made:
+        yield made
+
+
 def open_descriptors(root: Path) -> list[str]:
     """What this process holds open below `root`."""
     targets = []
@@ -93,43 +99,21 @@ def reading_of(reader: LinkReader) -> LinkReading:
     return reader.reading
 
 
-def test_a_healthy_port_reads_as_in_the_scan(node: Tree) -> None:
-    with polling(node.root) as polled:
-        first = polled.run(0.1)[PORT]
-        second = polled.run(1)[PORT]
-        third = polled.run(1)[PORT]
-        assert list(polled.poller.poll()) == [PortId(f"mlx5_{index}", 1) for index in range(3)]
-        assert (polled.poller.hung_devices, polled.poller.gone) == ((), frozenset())
-    assert (first.state, first.physical, first.active) == ("ACTIVE", "LinkUp", True)
-    assert (first.rate_bytes_per_second, first.rate_text) == (NDR, "400 Gb/sec (4X NDR)")
-    # it stopped counting; that is for others to judge
-    assert first.link_downed == 255
-    assert (first.problem, first.reason) == ("", "")
-    times = [(reading.previous_ns, reading.taken_ns) for reading in (first, second, third)]
-    assert times == [
-        (0, START_NS),
-        # the second round comes half a period after the first
-        (START_NS, START_NS + SECOND // 2),
-        (START_NS + SECOND // 2, START_NS + 3 * SECOND // 2),
-    ]
-
-
-def test_a_link_that_goes_down_and_comes_back(node: Tree) -> None:
+def test_a_link_that_goes_down_and_comes_back(node: Tree, polled: Polling) -> None:
     folder = node.port("mlx5_1")
-    with polling(node.root) as polled:
-        polled.run(1)
-        for name, text in (("state", "1: DOWN\n"), ("phys_state", "2: Polling\n"), ("rate", "10 Gb/sec (4X SDR)\n")):
-            replace_text(folder / name, text)
-        assert polled.run(0.4)[PORT].active
-        down = polled.run(0.2)[PORT]
-        assert (down.state, down.physical, down.active) == ("DOWN", "Polling", False)
-        assert down.rate_bytes_per_second is None
-        assert (down.previous_ns, down.taken_ns) == (START_NS + SECOND // 2, START_NS + 3 * SECOND // 2)
-        for name, text in (("state", "4: ACTIVE\n"), ("phys_state", "5: LinkUp\n"), ("rate", "200 Gb/sec (4X HDR)\n")):
-            replace_text(folder / name, text)
-        up = polled.run(1)[PORT]
-        assert (up.state, up.physical, up.active, up.rate_bytes_per_second) == ("ACTIVE", "LinkUp", True, HDR)
-        assert polled.poller.poll()[PortId("mlx5_2", 1)].active
+    polled.run(1)
+    for name, text in (("state", "1: DOWN\n"), ("phys_state", "2: Polling\n"), ("rate", "10 Gb/sec (4X SDR)\n")):
+        replace_text(folder / name, text)
+    assert polled.run(0.4)[PORT].active
+    down = polled.run(0.2)[PORT]
+    assert (down.state, down.physical, down.active) == ("DOWN", "Polling", False)
+    assert down.rate_bytes_per_second is None
+    assert (down.previous_ns, down.taken_ns) == (START_NS + SECOND // 2, START_NS + 3 * SECOND // 2)
+    for name, text in (("state", "4: ACTIVE\n"), ("phys_state", "5: LinkUp\n"), ("rate", "200 Gb/sec (4X HDR)\n")):
+        replace_text(folder / name, text)
+    up = polled.run(1)[PORT]
+    assert (up.state, up.physical, up.active, up.rate_bytes_per_second) == ("ACTIVE", "LinkUp", True, HDR)
+    assert polled.poller.poll()[PortId("mlx5_2", 1)].active
 
 
 def test_a_state_that_cannot_be_read_keeps_the_last_values(node: Tree) -> None:
@@ -233,19 +217,18 @@ def test_an_ethernet_port_that_is_down_has_no_rate(tree: Tree) -> None:
     assert (reading.state, reading.rate_bytes_per_second, reading.rate_text) == ("DOWN", None, "40 Gb/sec (4X QDR)")
 
 
-def test_a_device_that_vanishes_and_returns(node: Tree) -> None:
-    with polling(node.root) as polled:
-        polled.run(1)
-        node.remove("mlx5_1")
-        assert PORT not in polled.run(1)
-        assert polled.poller.gone == {PORT}
-        assert len(polled.poller.poll()) == 2
-        assert not any("mlx5_1" in path for path in open_descriptors(node.root))
-        node.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (4X HDR)\n")}, pci="0000:01:00.0")
-        after = polled.run(1)[PORT]
-        assert (after.rate_bytes_per_second, polled.poller.gone) == (HDR, frozenset())
-        # the last good read was before it vanished
-        assert (after.previous_ns, after.taken_ns) == (START_NS + SECOND // 2, START_NS + 5 * SECOND // 2)
+def test_a_device_that_vanishes_and_returns(node: Tree, polled: Polling) -> None:
+    polled.run(1)
+    node.remove("mlx5_1")
+    assert PORT not in polled.run(1)
+    assert polled.poller.gone == {PORT}
+    assert len(polled.poller.poll()) == 2
+    assert not any("mlx5_1" in path for path in open_descriptors(node.root))
+    node.add("mlx5_1", {1: PortFiles(rate="200 Gb/sec (4X HDR)\n")}, pci="0000:01:00.0")
+    after = polled.run(1)[PORT]
+    assert (after.rate_bytes_per_second, polled.poller.gone) == (HDR, frozenset())
+    # the last good read was before it vanished
+    assert (after.previous_ns, after.taken_ns) == (START_NS + SECOND // 2, START_NS + 5 * SECOND // 2)
 
 
 def test_a_port_without_its_state_is_gone(node: Tree) -> None:
@@ -286,40 +269,38 @@ def link_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "link-states"]
 
 
-def test_a_hung_device_holds_up_nothing_else(node: Tree) -> None:
-    with polling(node.root) as polled:
-        old = polled.run(0.2)[PORT]
-        polled.hang("mlx5_1")
-        replace_text(node.port("mlx5_2") / "state", "1: DOWN\n")
-        # read from 0.5 s on, given up 0.25 s later; a read hangs after a second, and at a second look 0.1 s later
-        assert polled.run(0.55)[PortId("mlx5_2", 1)].active
-        assert not polled.run(0.1)[PortId("mlx5_2", 1)].active
-        polled.run(0.75)
-        assert polled.poller.hung_devices == ()
-        kept = polled.run(0.05)[PORT]
-        assert polled.poller.hung_devices == ("mlx5_1",)
-        assert kept == old
-        assert len(link_threads()) == 1
-        replace_text(node.port("mlx5_1") / "state", "2: INIT\n")
-        polled.release("mlx5_1")
-        reading = polled.run(0.1)[PORT]
-        assert (reading.state, reading.problem) == ("INIT", "")
-        assert polled.poller.hung_devices == ()
-        assert link_threads() == []
+def test_a_hung_device_holds_up_nothing_else(node: Tree, polled: Polling) -> None:
+    old = polled.run(0.2)[PORT]
+    polled.hang("mlx5_1")
+    replace_text(node.port("mlx5_2") / "state", "1: DOWN\n")
+    # read from 0.5 s on, given up 0.25 s later; a read hangs after a second, and at a second look 0.1 s later
+    assert polled.run(0.55)[PortId("mlx5_2", 1)].active
+    assert not polled.run(0.1)[PortId("mlx5_2", 1)].active
+    polled.run(0.75)
+    assert polled.poller.hung_devices == ()
+    kept = polled.run(0.05)[PORT]
+    assert polled.poller.hung_devices == ("mlx5_1",)
+    assert kept == old
+    assert len(link_threads()) == 1
+    replace_text(node.port("mlx5_1") / "state", "2: INIT\n")
+    polled.release("mlx5_1")
+    reading = polled.run(0.1)[PORT]
+    assert (reading.state, reading.problem) == ("INIT", "")
+    assert polled.poller.hung_devices == ()
+    assert link_threads() == []
 
 
-def test_a_pause_of_the_process_itself_hangs_no_device(node: Tree) -> None:
-    with polling(node.root) as polled:
-        polled.run(0.49)
-        polled.hang("mlx5_1")
-        polled.run(0.02)
-        # as long as nothing has been looked at since, the read may have had no time to end
-        polled.world.pause(5 * SECOND)
-        polled.poller.poll()
-        assert polled.poller.hung_devices == ()
-        polled.release("mlx5_1")
-        polled.run(1)
-        assert polled.poller.hung_devices == ()
+def test_a_pause_of_the_process_itself_hangs_no_device(node: Tree, polled: Polling) -> None:
+    polled.run(0.49)
+    polled.hang("mlx5_1")
+    polled.run(0.02)
+    # as long as nothing has been looked at since, the read may have had no time to end
+    polled.world.pause(5 * SECOND)
+    polled.poller.poll()
+    assert polled.poller.hung_devices == ()
+    polled.release("mlx5_1")
+    polled.run(1)
+    assert polled.poller.hung_devices == ()
 
 
 def test_many_hung_devices_are_found_together_and_have_a_thread_each(tree: Tree) -> None:
@@ -341,30 +322,30 @@ def test_many_hung_devices_are_found_together_and_have_a_thread_each(tree: Tree)
         assert link_threads() == []
 
 
-def test_close_does_not_wait_for_a_hung_device(node: Tree) -> None:
-    with polling(node.root) as polled:
-        polled.run(0.5)
-        polled.hang("mlx5_1")
-        polled.run(2)
-        began_ns = polled.world.monotonic_ns
-        polled.poller.close()
-        assert polled.world.monotonic_ns - began_ns <= SECOND
-        assert len(link_threads()) == 1
-        polled.release("mlx5_1")
-        polled.world.pause(LOOK_NS)
-        assert link_threads() == []
+def test_close_does_not_wait_for_a_hung_device(node: Tree, polled: Polling) -> None:
+    polled.run(0.5)
+    polled.hang("mlx5_1")
+    polled.run(2)
+    began_ns = polled.world.monotonic_ns
+    polled.poller.close()
+    assert polled.world.monotonic_ns - began_ns <= SECOND
+    assert len(link_threads()) == 1
+    polled.release("mlx5_1")
+    polled.world.pause(LOOK_NS)
+    assert link_threads() == []
 
 
-def test_a_port_that_goes_down_during_a_read_never_has_the_rate_of_a_port_that_is_down(node: Tree) -> None:
+def test_a_port_that_goes_down_during_a_read_never_has_the_rate_of_a_port_that_is_down(
+    node: Tree, polled: Polling
+) -> None:
     folder = node.port("mlx5_1")
-    with polling(node.root) as polled:
-        good = polled.run(0.5)[PORT]
-        polled.hang("mlx5_1", "rate")
-        polled.run(0.6)
-        # the read of the state is over, that of the rate gets the rate of a port that is down
-        replace_text(folder / "state", "1: DOWN\n")
-        replace_text(folder / "rate", "10 Gb/sec (4X SDR)\n")
-        polled.release("mlx5_1")
-        assert polled.run(0.1)[PORT] == good
-        down = polled.run(1)[PORT]
-        assert (down.state, down.rate_bytes_per_second) == ("DOWN", None)
+    good = polled.run(0.5)[PORT]
+    polled.hang("mlx5_1", "rate")
+    polled.run(0.6)
+    # the read of the state is over, that of the rate gets the rate of a port that is down
+    replace_text(folder / "state", "1: DOWN\n")
+    replace_text(folder / "rate", "10 Gb/sec (4X SDR)\n")
+    polled.release("mlx5_1")
+    assert polled.run(0.1)[PORT] == good
+    down = polled.run(1)[PORT]
+    assert (down.state, down.rate_bytes_per_second) == ("DOWN", None)
