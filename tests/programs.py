@@ -73,13 +73,6 @@ def has_kernel_headers() -> bool:
     return platform.machine() == "x86_64" and HEADER.exists()
 
 
-def has_containers() -> bool:
-    """Whether namespaces and a memory control group can be made here."""
-    from tests.campaigns.live.docker.container import can_contain
-
-    return can_contain()
-
-
 def has_operator() -> bool:
     """Whether the schemas of the Prometheus operator were loaded, as `go mod download` does."""
     from tests.campaigns.chart.schemas import operator_directory
@@ -88,7 +81,6 @@ def has_operator() -> bool:
 
 
 RIGHTS = {
-    "containers": has_containers,
     "sphinx": has_sphinx,
     "kernel headers": has_kernel_headers,
     "Prometheus operator": has_operator,

@@ -1,14 +1,13 @@
 """`python -m tests.campaigns.chart.on_api_server`: the chart in a real API server with 50 nodes, but no containers.
 
-Prints what was done, and ends with an exception at the first thing that is not as it should be. See `api_server` for
-what it needs and how long the first run takes.
+What one node can show is in tests/campaigns/cluster. Prints what was done, and ends with an exception at the first
+thing that is not as it should be. See `api_server` for what it needs and how long the first run takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import tempfile
 import time
@@ -54,11 +53,8 @@ def main() -> int:
         prepare(cluster)
         for path in CASES:
             if path.name not in ELSEWHERE:
-                install_case(cluster, path)
-        refuse_misspelt_fields(cluster)
+                take_every_field(cluster, path)
         place_one_pod_on_every_node(cluster)
-        obey_pod_security(cluster)
-        schedule_the_test(cluster)
     return 0
 
 
@@ -125,46 +121,15 @@ def wait_for_pods(cluster: Cluster, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def remove(cluster: Cluster, release: str) -> None:
-    """Uninstall, and check that nothing is left."""
-    cluster.helm("uninstall", release, f"--namespace={SPACE}", "--wait")
-    kinds = (
-        "daemonsets,deployments,configmaps,secrets,services,serviceaccounts,networkpolicies,pods,"
-        "podmonitors,servicemonitors,prometheusrules"
-    )
-    mine = f"--selector=app.kubernetes.io/instance={release}"
-
-    def left() -> list[str]:
-        return [
-            f"{each['kind']} {each['metadata']['name']}" for each in items(cluster, kinds, "--all-namespaces", mine)
-        ]
-
-    try:
-        eventually(lambda: not left(), 60, 1)
-    except AssertionError:
-        raise AssertionError(f"left after uninstall: {left()}") from None
-    assert not items(cluster, "priorityclasses", mine)
-
-
-def install_case(cluster: Cluster, path: Path) -> None:
-    """Install one of the files of ci/, as it is."""
-    begin = time.monotonic()
-    done = cluster.helm("install", "case", str(CHART), f"--namespace={SPACE}", f"--values={path}")
-    assert not re.search(r"(?i)unknown field|deprecated api", done.stderr), done.stderr
-    say(f"{path.name} installs in {time.monotonic() - begin:.1f} s")
-    remove(cluster, "case")
-
-
-def refuse_misspelt_fields(cluster: Cluster) -> None:
-    """The API server takes all objects of the largest case under strict validation, and refuses a typo."""
-    values = CHART / "ci" / "everything-values.yaml"
-    text = cluster.helm("template", "strict", str(CHART), f"--namespace={SPACE}", f"--values={values}").stdout
+def take_every_field(cluster: Cluster, path: Path) -> None:
+    """The API server takes all objects of one of the files of ci/ under strict validation, and refuses a typo."""
+    text = cluster.helm("template", "strict", str(CHART), f"--namespace={SPACE}", f"--values={path}").stdout
     strict = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-")
     cluster.kubectl(*strict, text=text)
     wrong = cluster.kubectl(*strict, text=text.replace("automountServiceAccountToken:", "automountToken:"), check=False)
     assert wrong.returncode != 0
     assert "unknown field" in wrong.stderr or "not declared in schema" in wrong.stderr, wrong.stderr
-    say("strict validation takes all objects, and refuses a misspelt field")
+    say(f"{path.name}: strict validation takes all objects, and refuses a misspelt field")
 
 
 def place_one_pod_on_every_node(cluster: Cluster) -> None:
@@ -189,54 +154,12 @@ def place_one_pod_on_every_node(cluster: Cluster) -> None:
     cluster.kubectl("label", "node", "cpu-0", f"{GPU}-")
     eventually(lambda: owner_on(cluster, "cpu-0") == "r-ibpulse", 120, 1)
     say("a node that gets a label of a profile gets its pod, and the other one back without it")
-    remove(cluster, "r")
 
 
 def owner_on(cluster: Cluster, node: str) -> str | None:
     """The DaemonSet of the only ready pod on a node."""
     found = [each for each in pods(cluster) if each["spec"].get("nodeName") == node and is_ready(each)]
     return found[0]["metadata"]["ownerReferences"][0]["name"] if len(found) == 1 else None
-
-
-def obey_pod_security(cluster: Cluster) -> None:
-    """A namespace of the level baseline refuses the pods for their mount of /sys and nothing else."""
-    level = "pod-security.kubernetes.io/enforce"
-    cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"{level}=baseline")
-    cluster.helm("install", "r", str(CHART), f"--namespace={SPACE}")
-
-    def refusals() -> list[str]:
-        events = items(cluster, "events", f"--namespace={SPACE}", "--field-selector=reason=FailedCreate")
-        return [each["message"] for each in events if "PodSecurity" in each["message"]]
-
-    eventually(lambda: bool(refusals()), 60, 1)
-    assert all(re.search(r'"baseline:latest": hostPath volumes \(volume "sysfs"\)$', text) for text in refusals()), (
-        refusals()
-    )
-    cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"{level}=privileged")
-    wait_for_pods(cluster, LINUX)
-    say("the level baseline refuses the pods for the mount of /sys alone; privileged takes them")
-    remove(cluster, "r")
-
-
-def scheduled(cluster: Cluster, name: str) -> dict[str, Any] | None:
-    """A pod, once it has a node."""
-    pod: Any = cluster.get("pod", name, f"--namespace={SPACE}")
-    return pod if "nodeName" in pod["spec"] else None
-
-
-def schedule_the_test(cluster: Cluster) -> None:
-    """The pod of `helm test` is admitted and scheduled; it has no container here, so it never ends."""
-    cluster.helm("install", "r", str(CHART), f"--namespace={SPACE}", f"--set=helmTest.expect={LINUX}")
-    wait_for_pods(cluster, LINUX)
-    cluster.helm("test", "r", f"--namespace={SPACE}", "--timeout=5s", check=False)
-    pod: Any = eventually(lambda: scheduled(cluster, "r-ibpulse-test"), 60, 1)
-    assert f"--expect={LINUX}" in pod["spec"]["containers"][0]["args"]
-    addresses: Any = items(cluster, "endpointslices", f"--namespace={SPACE}")
-    assert sum(len(each["endpoints"]) for each in addresses) == LINUX
-    say(f"the pod of helm test is scheduled on {pod['spec']['nodeName']}; the Service has {LINUX} addresses")
-    # helm does not remove what its hooks created
-    cluster.kubectl("delete", "pod", "r-ibpulse-test", f"--namespace={SPACE}")
-    remove(cluster, "r")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.campaigns.chart.rendering import Document, needs_helm, refusal, render
+from tests.campaigns.chart.rendering import Document, needs_helm, render
 
 pytestmark = needs_helm
 
@@ -98,16 +98,3 @@ def test_the_selector_of_the_other_nodes_is_that_of_0_1_and_those_of_profiles_ar
     for name, each in sets.items():
         assert selectors[name].items() <= each["spec"]["template"]["metadata"]["labels"].items()
     assert "ibpulse-profile" not in sets["r-ibpulse"]["spec"]["template"]["metadata"]["labels"]
-
-
-def test_the_ring_of_a_profile_has_to_fit_too() -> None:
-    profile = {**PROFILES[0], "config": {"sampler": {"interval": "1ms"}}}
-    assert "cannot hold the samples of 16 ports" in refusal({"profiles": [profile]})
-
-
-def test_two_profiles_of_one_name_are_refused() -> None:
-    assert "profiles: two have the name h200" in refusal({"profiles": [PROFILES[0], PROFILES[0]]})
-
-
-def test_a_wrong_setting_of_a_profile_is_refused() -> None:
-    assert "intervall" in refusal({"profiles": [{**PROFILES[0], "config": {"sampler": {"intervall": "5ms"}}}]})

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.campaigns.chart.rendering import (
-    CASES,
     ROOT,
     Document,
-    case_values,
-    merged,
     needs_helm,
     one,
-    refusal,
     render,
 )
 from tests.tables import for_each
 from tools.chart.rules_template import camel
-from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
 from tools.grafana.rule_files import (
     ALERT_FILE,
@@ -112,11 +105,6 @@ def test_each_alert_can_be_left_out_alone(name: str) -> None:
     assert set(left) == {alert.name for alert in ALERTS} - {name}
 
 
-def test_a_group_without_alerts_is_left_out() -> None:
-    off = spec(alerts={alert.name: {"enabled": False} for alert in ALERTS})
-    assert [group["name"] for group in off["groups"]] == list(recording_rules.GROUPS)
-
-
 def test_labels_annotations_and_severity_can_be_ones_own() -> None:
     document = spec(
         alerts={"IBPulseRailIdle": {"severity": "info"}},
@@ -129,19 +117,6 @@ def test_labels_annotations_and_severity_can_be_ones_own() -> None:
     assert all(alert["labels"]["team"] == "fabric" for alert in alerts.values())
     assert all(alert["annotations"]["team_url"] == "https://example.com" for alert in alerts.values())
     assert document["groups"][-1]["name"] == "own"
-
-
-@pytest.mark.needs("promtool")
-def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
-    for path in CASES:
-        values = merged(case_values(path), {"prometheusRule": {"enabled": True}})
-        rules = one(render(values), "PrometheusRule")["spec"]
-        (tmp_path / f"{path.stem}.yaml").write_text(yaml.safe_dump(rules))
-    done = subprocess.run(
-        ["promtool", "check", "rules", *map(str, tmp_path.glob("*.yaml"))], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("SUCCESS") == len(CASES)
 
 
 @pytest.mark.parametrize(
@@ -163,44 +138,8 @@ def test_values_of_groups_and_queries_give_the_rules_that_the_program_writes_wit
     assert spec(**own)["groups"] == groups
 
 
-def test_the_severity_without_a_job_is_a_value_of_its_own() -> None:
-    document = spec(alerts={"IBPulseRailMissing": {"severity": "warning", "otherwise": "info"}})
-    rules = [
-        rule for group in document["groups"] for rule in group["rules"] if rule.get("alert") == "IBPulseRailMissing"
-    ]
-    assert [rule["labels"]["severity"] for rule in rules] == ["warning", "info"]
-
-
 def test_a_shard_whose_alerts_are_all_off_is_left_out() -> None:
     kept = "IBPulseRailIdle"
     document = spec(shards=4, alerts={alert.name: {"enabled": alert.name == kept} for alert in ALERTS})
     alerts = [group for group in document["groups"] if "alert" in group["rules"][0]]
     assert [[rule["alert"] for rule in group["rules"]] for group in alerts] == [[kept]]
-
-
-def test_every_group_can_have_more_fields() -> None:
-    more = {"partial_response_strategy": "warn", "query_offset": "30s"}
-    assert all(more.items() <= group.items() for group in spec(extraGroupFields=more)["groups"])
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        ({"thresholds": {"moeFor": "5"}}, "value must be 'a Prometheus duration with one unit, like 5m'"),
-        ({"thresholds": {"moeFor": None}}, "missing property 'moeFor'"),
-        ({"thresholds": {"moeShare": "0.8"}}, "value must be 'a number, like 0.8'"),
-        ({"jobs": 'a"} or vector(1)'}, "value must be 'a regular expression without blanks"),
-        ({"runbooks": "{{ here }}"}, "value must be 'an address without blanks and quotation marks'"),
-        ({"thresholds": {"moefor": "5m"}}, "additional properties 'moefor' not allowed"),
-        ({"alerts": {"IBPulseRailIdle": {"enabled": "no"}}}, "got string, want boolean"),
-        ({"alerts": {"IBPulseRailIdle": {"severity": "page"}}}, "must be one of 'critical', 'warning', 'info'"),
-        ({"alerts": {"RailIdle": {"enabled": False}}}, "additional properties 'RailIdle' not allowed"),
-        ({"additionalRuleLabels": {"severity": "info"}}, "severity"),
-        ({"additionalRuleLabels": {"component": "mine"}}, "component"),
-        ({"maintenance": "a\nb"}, "value must be 'PromQL in one line'"),
-        ({"shards": 0}, "minimum: got 0, want 1"),
-        ({"alerts": {"IBPulseRailIdle": {"otherwise": "info"}}}, "additional properties 'otherwise' not allowed"),
-    ],
-)
-def test_what_would_break_a_rule_is_refused(rule: dict[str, Any], said: str) -> None:
-    assert said in refusal({"prometheusRule": rule})

@@ -60,23 +60,6 @@ def test_the_chart_decides_where_the_mounts_are_and_leaves_the_rest_as_given() -
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "instead"),
-    [
-        ("path.sysfs", "/sys", "sysfs.hostPath"),
-        ("ring.dir", "/ring", "ring.sizeLimit"),
-        ("capture.dir", "/captures", "captures.volume"),
-        ("web.listen-address", ":1", "port"),
-        ("web.config.file", "/web.yml", "webConfig"),
-        ("sampler.scheduler", "fifo", "fifo.enabled"),
-    ],
-)
-def test_a_setting_of_the_charts_own_is_refused_with_the_value_to_use(name: str, value: str, instead: str) -> None:
-    group, _, last = name.partition(".")
-    said = refusal({"config": {group: {last: value}}})
-    assert f"config.{name}: the chart sets this itself; use the value {instead}" in said
-
-
-@pytest.mark.parametrize(
     ("ports", "interval", "history", "signals"),
     [(16, "10ms", "5m", "100ms"), (8, "1ms", "90s", "0s"), (64, "20ms", "1h", "1s"), (1, "1s", "2m30s", "10ms")],
 )
@@ -106,22 +89,3 @@ def test_the_schema_takes_every_default_of_the_table_and_knows_every_setting() -
     assert [f"{group}.{name}" for group, schema in groups.items() for name in schema["properties"]] == [
         row.name for row in ROWS
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("sampler.interval", 10, "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
-        ("sampler.history", "5 minutes", "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
-        ("analysis.active-threshold", "0.1", "value must be 'a rate in bytes, like 0.1GB/s or 50MB/s'"),
-        ("analysis.moe-saturation-duty", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
-        ("ports.expected-rails", "many", "value must be 'a whole number, like 2'"),
-        ("sampler.cpu", "all", "value must be 'a CPU number, like 2'"),
-        ("log.level", "loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
-        ("sampler.intervall", "10ms", "at '/config/sampler': additional properties 'intervall' not allowed"),
-        ("samplers.interval", "10ms", "at '/config': additional properties 'samplers' not allowed"),
-    ],
-)
-def test_a_wrong_setting_is_refused_before_any_pod_starts(name: str, value: object, said: str) -> None:
-    group, _, last = name.partition(".")
-    assert said in refusal({"config": {group: {last: value}}})

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from tests.campaigns.chart.rendering import CHART, Document, at_path, needs_helm, refusal, render
@@ -24,35 +23,47 @@ WHOLE = {"alerts", "thresholds", "webConfig", "serviceAccount"}
 
 WRONG: list[tuple[str, object, str]] = [
     ("resource", {}, "additional properties 'resource' not allowed"),
-    ("image.name", "x", "at '/image': additional properties 'name' not allowed"),
     ("image.pullPolicy", "Sometimes", "value must be one of 'Always', 'IfNotPresent', 'Never'"),
     ("image.digest", "e3b0c442", "value must be 'a digest, like sha256: and 64 hexadecimal digits'"),
-    ("imagePullSecrets", [{"secret": "x"}], "missing property 'name'"),
     ("port", 80, "at '/port': minimum: got 80, want 1,024"),
     ("port", "10055", "at '/port': got string, want integer"),
     ("ring.sizeLimit", "64MB", "value must be 'a quantity of bytes, like 64Mi or 2Gi'"),
     ("captures.volume", "disk", "must be one of 'emptyDir', 'hostPath', 'existingClaim', 'ephemeral'"),
     ("captures.hostPath", "data", "value must be 'an absolute path, like /sys'"),
     ("resources.limits.cpu", "200 m", "value must be 'a number of cores, like 2, 0.5 or 500m'"),
-    ("resources.limits.memory", "256MB", "value must be 'a quantity of bytes, like 64Mi or 2Gi'"),
-    ("resources.limit.memory", "256Mi", "at '/resources': additional properties 'limit' not allowed"),
     ("podLabels.app", True, "value must be 'a label: a quoted text of at most 63 letters"),
     ("podAnnotations.count", 3, "value must be 'an annotation: a text, so quote numbers and true or false'"),
     ("nodePreset", "gpu", "must be one of 'any', 'nfd-pci', 'nfd-rdma', 'network-operator'"),
-    ("tolerations", [{"name": "x"}], "at '/tolerations/0': additional properties 'name' not allowed"),
-    ("affinity.nodeAffinities", {}, "at '/affinity': additional properties 'nodeAffinities' not allowed"),
-    ("livenessProbe.path", "/", "at '/livenessProbe': additional properties 'path' not allowed"),
     ("extraArgs", ["log.level=debug"], "value must be 'a flag of ibpulse serve, like --log.level=debug'"),
     ("podMonitor.enabled", "yes", "at '/podMonitor/enabled': got string, want boolean"),
     ("podMonitor.interval", 15, "value must be 'a duration with its unit, like 15s'"),
-    ("podMonitor.instance", "pod", "at '/podMonitor/instance': value must be one of 'node', 'address'"),
     ("terminationGracePeriodSeconds", 1, "minimum: got 1, want 5"),
     ("webConfig.content.tls_server_config.cert", 1, "at '/webConfig/content/tls_server_config/cert'"),
-    ("webConfig.content.basic_auth", {}, "additional properties 'basic_auth' not allowed"),
+    ("config.sampler.interval", 10, "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
+    ("config.analysis.active-threshold", "0.1", "value must be 'a rate in bytes, like 0.1GB/s or 50MB/s'"),
+    ("config.analysis.moe-saturation-duty", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
+    ("config.ports.expected-rails", "many", "value must be 'a whole number, like 2'"),
+    ("config.sampler.cpu", "all", "value must be 'a CPU number, like 2'"),
+    ("config.log.level", "loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
+    ("config.samplers.interval", "10ms", "at '/config': additional properties 'samplers' not allowed"),
+    ("config.path.sysfs", "/sys", "config.path.sysfs: the chart sets this itself; use the value sysfs.hostPath"),
+    ("config.ring.dir", "/ring", "the chart sets this itself; use the value ring.sizeLimit"),
+    ("config.capture.dir", "/captures", "the chart sets this itself; use the value captures.volume"),
+    ("config.web.listen-address", ":1", "the chart sets this itself; use the value port"),
+    ("config.sampler.scheduler", "fifo", "the chart sets this itself; use the value fifo.enabled"),
+    ("prometheusRule.thresholds.moeFor", "5", "value must be 'a Prometheus duration with one unit, like 5m'"),
+    ("prometheusRule.thresholds.moeFor", None, "missing property 'moeFor'"),
+    ("prometheusRule.thresholds.moeShare", "0.8", "value must be 'a number, like 0.8'"),
+    ("prometheusRule.jobs", 'a"} or vector(1)', "value must be 'a regular expression without blanks"),
+    ("prometheusRule.runbooks", "{{ here }}", "value must be 'an address without blanks and quotation marks'"),
+    ("prometheusRule.alerts.IBPulseRailIdle.severity", "page", "must be one of 'critical', 'warning', 'info'"),
+    ("prometheusRule.alerts.IBPulseRailIdle.otherwise", "info", "additional properties 'otherwise' not allowed"),
+    ("prometheusRule.alerts.RailIdle.enabled", False, "additional properties 'RailIdle' not allowed"),
+    ("prometheusRule.additionalRuleLabels.severity", "info", "severity"),
+    ("prometheusRule.maintenance", "a\nb", "value must be 'PromQL in one line'"),
+    ("prometheusRule.shards", 0, "minimum: got 0, want 1"),
     ("gateway.replicas", 0, "at '/gateway/replicas': minimum: got 0, want 1"),
-    ("gateway.port", 443, "at '/gateway/port': minimum: got 443, want 1,024"),
     ("gateway.sources", ["nodes.yml"], "value must be 'a source of nodes, like dns+ibpulse.monitoring.svc:10055"),
-    ("gateway.extraArgs", ["web.hosts=a"], "value must be 'a flag of ibpulse gateway, like --log.level=debug'"),
     ("gateway.nodeConfig.content.tls_config.insecure_skip_verify", True, "'insecure_skip_verify' not allowed"),
     ("gateway.webConfig.content.basic_auth_users.a", "secret", "value must be 'a bcrypt hash, as `htpasswd"),
     ("gateway.service.type", "ExternalName", "must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'"),
@@ -64,7 +75,14 @@ WRONG: list[tuple[str, object, str]] = [
     ),
 ]
 
+PROFILE = {"name": "a", "label": "site", "values": ["lab"]}
 TOGETHER: list[tuple[Document, str]] = [
+    ({"profiles": [PROFILE, PROFILE]}, "profiles: two have the name a"),
+    ({"profiles": [{**PROFILE, "config": {"sampler": {"intervall": "5ms"}}}]}, "intervall"),
+    (
+        {"profiles": [{**PROFILE, "config": {"sampler": {"interval": "1ms"}}}]},
+        "cannot hold the samples of 16 ports",
+    ),
     (
         {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}},
         "podMonitor.enabled and serviceMonitor.enabled: every pod would be scraped twice; switch one of them off",
@@ -118,7 +136,7 @@ def test_a_wrong_or_unknown_value_is_refused(name: str, value: object, said: str
     assert said in refusal(at_path(name.split("."), value))
 
 
-@pytest.mark.parametrize(("values", "said"), TOGETHER, ids=[said.partition(":")[0] for _, said in TOGETHER])
+@for_each(TOGETHER)
 def test_values_that_cannot_be_together_are_refused(values: Document, said: str) -> None:
     assert said in refusal(values)
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tests import ROOT
 from tests.campaigns.chart.rendering import CHART
@@ -171,62 +170,6 @@ def watch_names(cluster: Cluster, base: str, change: Callable[[], object]) -> fl
             return age
         assert age < 40, listed
         time.sleep(0.2)
-
-
-def _snake(name: str) -> str:
-    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
-
-
-def scrape_config(monitor: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the Prometheus operator makes of a PodMonitor, as far as ours goes.
-
-    Debian's Prometheus cannot ask Kubernetes for pods, so it is given them, with the labels that it would find.
-    """
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    label = "__meta_kubernetes_pod_label_"
-    wanted = monitor["spec"]["selector"]["matchLabels"]
-    kept = {f"{label}{re.sub(r'[^a-z0-9]', '_', name)}": value for name, value in wanted.items()}
-    kept["__meta_kubernetes_pod_container_port_name"] = endpoint["port"]
-    relabel = [{"source_labels": [name], "regex": value, "action": "keep"} for name, value in kept.items()]
-    relabel += [{_snake(name): one[name] for name in one} for one in endpoint["relabelings"]]
-    targets = []
-    for each in pods:
-        labels = {
-            f"{label}{re.sub(r'[^a-z0-9]', '_', name)}": value for name, value in each["metadata"]["labels"].items()
-        }
-        labels["__meta_kubernetes_pod_node_name"] = each["spec"]["nodeName"]
-        for port in each["spec"]["containers"][0].get("ports", []):
-            labels |= {"__meta_kubernetes_pod_container_port_name": port["name"]}
-            address = f"{each['status']['podIP']}:{port['containerPort']}"
-            targets.append({"targets": [address], "labels": dict(labels)})
-    return {"job_name": "ibpulse", "scrape_interval": "2s", "static_configs": targets, "relabel_configs": relabel}
-
-
-@check("Prometheus, with what the PodMonitor says")
-def prometheus(cluster: Cluster) -> str:
-    with installed(cluster, *PORTS, "--set=podMonitor.enabled=true", "--set=gateway.enabled=true"):
-        monitor = cluster.get("podmonitor", "r-ibpulse", "-n", SPACE)
-        config = cluster.folder / "prometheus.json"
-        pods = cluster.get("pods", "-n", SPACE)["items"]
-        config.write_text(json.dumps({"scrape_configs": [scrape_config(monitor, pods)]}))
-        data = f"--storage.tsdb.path={cluster.folder}/prometheus"
-        command = ["prometheus", f"--config.file={config}", data, "--web.listen-address=127.0.0.1:9090"]
-        with (cluster.folder / "prometheus.log").open("wb") as log:
-            process = subprocess.Popen(cluster.command(*command), stdout=log, stderr=log)
-        try:
-            query = "/api/v1/query?query=count(ibpulse_port_info)by(instance,node)"
-
-            def found() -> list[Any]:
-                with suppress(json.JSONDecodeError, KeyError):
-                    return list(json.loads(ask(cluster, query, "-g", base="http://127.0.0.1:9090"))["data"]["result"])
-                return []
-
-            (only,) = eventually(found, 60)
-            assert (only["metric"], only["value"][1]) == ({"instance": "node1", "node": "node1"}, "8")
-        finally:
-            process.terminate()
-            process.wait()
-        return f"8 ports of instance node1; the gateway's pod, of {len(pods)}, is not scraped"
 
 
 GAP = """

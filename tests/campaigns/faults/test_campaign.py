@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +12,10 @@ from bench.faults.__main__ import run_campaign
 from bench.faults.campaign import Campaign
 from bench.faults.evidence import without
 from bench.faults.exported_rates import ExportedRates
-from bench.faults.fault_table import FAULTS, choose
-from bench.faults.invariants import Violation
-from bench.faults.load import Life, Load
-from bench.faults.outcome import Cost, Judged, Outcome
-from bench.faults.plan import Episode, Happened, Occurrence, plan_episodes
+from bench.faults.fault_table import FAULTS
+from bench.faults.load import Load
+from bench.faults.plan import Episode, plan_episodes
 from bench.faults.testbed import DOCUMENTS, prepared
-from tests.fusefabric.client import ROOT
 from tests.running import Metrics, eventually
 
 needs_fuse = pytest.mark.needs("fuse")
@@ -134,43 +128,3 @@ def test_the_parts_of_a_span_that_nothing_excuses() -> None:
     assert list(without((0.0, 10.0), [(8.0, 12.0), (2.0, 3.0), (2.5, 4.0), (-1.0, 1.0)])) == [(1.0, 2.0), (4.0, 8.0)]
     assert list(without((0.0, 1.0), [(0.0, 1.0)])) == []
     assert list(without((0.0, 1.0), [(1.0, 2.0)])) == [(0.0, 1.0)]
-
-
-def test_the_table_counts_faults_by_kind_and_adds_up_what_was_lost() -> None:
-    hang, kill = choose(["reads hang", "the sampler is killed"])
-    both = [Happened(Occurrence(fault, "", 0.0, 1.0), 0.0, 1.0) for fault in (hang, kill)]
-    outcome = Outcome(
-        3,
-        episodes=[Judged(both, [], 0.25), Judged(both[:1], [Violation("healthy", 2.0, "503")], 1.5)],
-        costs=[Cost(70_000_000, 30, 1), Cost(71_500_000, 31, 2)],
-        lives=[Life(60.0, 2.0), Life(30.0, 0.0)],
-        impossible={"the daemon is stopped": "no"},
-        stop_seconds=0.5,
-    )
-    table = [" ".join(line.split()) for line in outcome.table()]
-    assert "reads hang 2 1 1.75 s" in table
-    assert "the sampler is killed 1 0 0.25 s" in table
-    assert "skipped: the daemon is stopped: no" in table
-    assert "devices hang or are slow 2" in table
-    assert "processes are killed or stopped 1" in table
-    assert "clients and nodes misbehave 0" in table
-    assert outcome.line() == (
-        "seed 3: 3 faults, 1 violations; 1.75 s lost beyond the faulty devices, 88 of 90 s aggregated in 2 lives, "
-        "ended within 0.5 s, 70.0 MB, 30 descriptors at the start and 71.5 MB, 31 descriptors at the end"
-    )
-    assert [*outcome.records("0.2.0")] == [
-        "| Violation of *healthy* by reads hang: 503 | campaign | `make campaign-faults SEED=3` | 0.2.0 |"
-    ]
-
-
-def test_names_are_unique_and_an_unknown_one_is_refused() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-    with pytest.raises(ValueError, match='no fault is called "nothing"; known faults: reads hang, '):
-        choose(["nothing"])
-
-
-def test_the_list_of_the_command_is_the_table() -> None:
-    command = [sys.executable, "-m", "bench.faults", "--list"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert listed.splitlines() == [fault.name for fault in FAULTS]
-    assert all(before != after for before, after in itertools.pairwise(listed.splitlines()))

@@ -1,4 +1,4 @@
-"""The deb and the rpm of a release: what they hold, what they need, what they refuse."""
+"""The deb and the rpm of a release: what they hold and need; `on_a_clean_root` installs them."""
 
 from __future__ import annotations
 
@@ -59,44 +59,10 @@ def test_scripts_are_shell(script: Path) -> None:
     assert re.match(r"#!/bin/sh\n", script.read_text())
 
 
-@pytest.mark.parametrize(("call", "refused"), [("upgrade 0.2.0", False), ("2", False), ("install", True), ("1", True)])
-def test_a_package_does_not_install_over_another_installation(call: str, refused: bool, tmp_path: Path) -> None:
-    """A unit of the administrator in /etc is no reason to refuse an upgrade."""
-    unit = tmp_path / "ibpulse.service"
-    unit.touch()
-    text = (ROOT / "docker/systemd/package/preinstall.sh").read_text()
-    script = text.replace("/etc/systemd/system/ibpulse.service", str(unit)).replace(
-        "/opt/ibpulse", str(tmp_path / "no")
-    )
-    done = subprocess.run(["sh", "-c", script, "sh", *call.split()], capture_output=True, text=True, check=False)
-    assert (done.returncode, "without a package" in done.stderr) == (int(refused), refused)
-
-
 @pytest.mark.parametrize(("script", "call"), [("postinstall", "configure"), ("postinstall", "1"), ("preremove", "0")])
 def test_a_package_installs_where_systemd_is_missing(script: str, call: str, tmp_path: Path) -> None:
     command = ["/bin/sh", str(ROOT / f"docker/systemd/package/{script}.sh"), call]
     assert subprocess.run(command, env={"PATH": str(tmp_path)}, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("call", ["ibpulse-1.0-py3-none-any.whl requirements.txt", "--rollback", "--uninstall"])
-def test_the_script_does_not_touch_what_a_package_installed(call: str, tmp_path: Path) -> None:
-    unit, program = tmp_path / "ibpulse.service", tmp_path / "opt" / "bin" / "ibpulse"
-    program.parent.mkdir(parents=True)
-    for path in (unit, program):
-        path.touch()
-    text = (ROOT / "docker/systemd/install.sh").read_text()
-    for place, other in (
-        ("/usr/lib/systemd/system/ibpulse.service", unit),
-        ("/opt/ibpulse", tmp_path / "opt"),
-        ("units=/etc/systemd/system", f"units={tmp_path}"),
-        ("/run/", f"{tmp_path}/run/"),
-        ("systemctl", "true"),
-    ):
-        text = text.replace(place, str(other))
-    done = subprocess.run(["sh", "-c", text, "sh", *call.split()], capture_output=True, text=True, check=False)
-    assert (done.returncode, "a package has installed ibpulse" in done.stderr) == (1, True)
-    assert unit.exists()
-    assert program.exists()
 
 
 def test_another_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

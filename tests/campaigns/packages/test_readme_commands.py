@@ -204,18 +204,6 @@ def test_every_command_runs_as_written(page: Path, clone: tuple[Path, dict[str, 
         run_page(page, there)
 
 
-@pytest.mark.needs("promtool")
-def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
-    (block,) = blocks(README, "yaml")
-    (tmp_path / "prometheus.yml").write_text(block)
-    (tmp_path / "dashboards").symlink_to(ROOT / "dashboards")
-    done = subprocess.run(
-        ["promtool", "check", "config", tmp_path / "prometheus.yml"], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2 rule files found" in done.stdout
-
-
 @pytest.mark.needs("helm")
 def test_helm_renders_what_would_be_installed() -> None:
     (line,) = [line for line in commands(README) if line.startswith("helm install")]

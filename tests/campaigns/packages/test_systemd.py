@@ -59,13 +59,9 @@ def test_its_exposure_is_what_the_page_says(source: Path, tmp_path: Path) -> Non
 
 
 @each_unit
-def test_there_is_no_cpu_quota(source: Path) -> None:
-    assert not re.search(r"^(CPUQuota|CPUQuotaPeriodSec)", source.read_text(), re.MULTILINE)
-
-
-@each_unit
-def test_it_never_gives_up(source: Path) -> None:
+def test_it_has_no_cpu_quota_and_never_gives_up(source: Path) -> None:
     unit, _, service = source.read_text().partition("[Service]")
+    assert "\nCPUQuota" not in service
     assert "\nStartLimitIntervalSec=0\n" in unit
     assert "\nRestart=on-failure\n" in service
 

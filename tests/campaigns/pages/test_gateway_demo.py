@@ -57,6 +57,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 def shown(browser: Browser, demo: Demo) -> Iterator[Live]:
     with prefixed(demo.url, "/fabric") as url, live(browser, url) as found:
         yield found
+        # nothing on a page knows where it is
+        assert [asked for asked in found.requests if "://" in asked and not asked.startswith(f"{url}/")] == []
 
 
 def opened(found: Live, view: str = "") -> None:

@@ -107,14 +107,3 @@ def test_events_stay_listed_without_their_samples(page: Live) -> None:
     eventually(lambda: "no samples" in listed(), seconds=60)
     assert "Events of the last 24 hours" in page.text("#happenings")
     assert page.complaints == []
-
-
-def test_the_page_names_the_node_the_date_and_the_time_zone(shown: Live) -> None:
-    shown.open()
-    shown.wait("live")
-    node = shown.page.request.get(f"{shown.url}/api/v1/clock").json()["node"]
-    assert shown.text("#host") == node
-    assert shown.page.title() == f"{node} · ibpulse"
-    today = shown.page.evaluate("new Date(ibpulse.second.end_ms).toISOString().slice(0, 10)")
-    eventually(lambda: "UTC" in shown.text("#numbers-about"))
-    assert today[:4] in shown.text("#numbers-about")

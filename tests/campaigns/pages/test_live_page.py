@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import time
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import colormaps
-from PIL import Image
 from playwright.sync_api import Browser
 
 from tests.campaigns.pages.browser import Live, live
@@ -21,14 +18,6 @@ pytestmark = pytest.mark.needs("chromium")
 
 IDLE = 6
 VIRIDIS_ZERO = np.array([0x44, 0x01, 0x54])
-KEEP_TEXTS = """() => {
-  const draw = CanvasRenderingContext2D.prototype.fillText;
-  window.texts = [];
-  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-    texts.push(text);
-    return draw.call(this, text, ...place);
-  };
-}"""
 
 
 def lightness(pixels: np.ndarray) -> np.ndarray:
@@ -67,13 +56,6 @@ def test_the_page_draws_the_demo_and_an_idle_rail_stays_dark(shown: Live) -> Non
             assert bright(shown.row(IDLE)[-300:]) < 0.02
         else:
             eventually(lambda rail=rail: bright(shown.row(rail)[-300:]) > 0.2)
-
-
-def test_the_picture_moves_while_it_is_live(shown: Live) -> None:
-    shown.open()
-    shown.wait("live")
-    first = shown.pixels()
-    eventually(lambda: (shown.pixels() != first).any(axis=2).mean() > 0.02)
 
 
 def test_the_numbers_are_those_of_the_daemon(shown: Live, daemon: Running) -> None:
@@ -244,43 +226,6 @@ def test_a_view_is_shared_by_its_address(shown: Live, browser: Browser) -> None:
         assert other.complaints == []
 
 
-def test_a_link_that_is_older_than_the_history_leads_to_the_captures(shown: Live) -> None:
-    shown.open("#from=1763683200000&to=1763683210000")
-    eventually(lambda: "is older than the history of" in shown.text("#notices"))
-    eventually(lambda: shown.page.get_attribute("#notices a", "href") == "api/v1/captures")
-
-
-def test_the_window_is_saved_as_csv(shown: Live) -> None:
-    shown.open("#span=2000&direction=transmit&unit=bytes&ports=mlx5_0:1")
-    shown.wait("live")
-    shown.press(" ")
-    shown.page.click("#save-menu summary")
-    with shown.page.expect_download() as waiting:
-        shown.page.click("#save-samples")
-    head, *rows = list(csv.reader(io.StringIO(Path(waiting.value.path()).read_text())))
-    begin, end = shown.span()
-    assert head == ["time_ms", "mlx5_0:1 transmit bytes_per_second"]
-    assert len(rows) == pytest.approx((end - begin) / 10, abs=2)
-    assert int(rows[0][0]) == pytest.approx(begin, abs=10)
-
-
-def test_the_window_is_saved_as_a_picture(shown: Live, tmp_path: Path) -> None:
-    shown.open("#direction=transmit&span=3000")
-    shown.wait("live")
-    shown.page.evaluate(KEEP_TEXTS)
-    with shown.page.expect_download() as waiting:
-        shown.press("p")
-    node = shown.text("#host")
-    assert f"ibpulse · {node} · transmit · SIMULATED" in shown.page.evaluate("texts")
-    assert re.fullmatch(rf"ibpulse-{re.escape(node)}-\d+\.png", waiting.value.suggested_filename)
-    waiting.value.save_as(tmp_path / "saved.png")
-    picture = np.asarray(Image.open(tmp_path / "saved.png").convert("RGB"))
-    assert picture.shape[1] == 2800
-    rows = picture[128 : 128 + 8 * 88, 220:2752]
-    assert (lightness(rows[40]) > 80).mean() > 0.2
-    assert np.median(lightness(rows[IDLE * 88 + 40])) < 30
-
-
 def test_where_nothing_was_measured_the_picture_shows_a_hole(shown: Live, tree: Path) -> None:
     shown.open("#direction=transmit&span=3000")
     shown.wait("live")
@@ -316,21 +261,6 @@ def test_rails_are_chosen(shown: Live) -> None:
     eventually(lambda: not shown.page.is_visible("#rails"))
 
 
-def test_every_control_has_a_name_and_the_help_lists_the_keys(shown: Live) -> None:
-    shown.open()
-    nameless = "[...document.querySelectorAll('button, summary, a, input, canvas[role], [role=slider]')].filter((e) =>"
-    nameless += " !(e.textContent.trim() || e.getAttribute('aria-label') || e.closest('label'))).length"
-    assert shown.page.evaluate(nameless) == 0
-    shown.press("?")
-    assert "Hold the view, or go live again" in shown.text("#keys")
-    # of the page of a job alone
-    assert "Change the order of the rows" not in shown.text("#keys")
-    shown.press("Escape")
-    eventually(lambda: not shown.page.is_visible("#keys"))
-    shown.page.focus("#waterfall")
-    assert shown.page.evaluate("getComputedStyle(document.activeElement).cursor") == "crosshair"
-
-
 def test_the_theme_follows_the_system_until_it_is_chosen(browser: Browser, daemon: Running) -> None:
     with live(browser, daemon.url, color_scheme="light") as found:
         found.open()
@@ -339,20 +269,6 @@ def test_the_theme_follows_the_system_until_it_is_chosen(browser: Browser, daemo
         eventually(lambda: found.page.get_attribute("html", "data-theme") == "dark")
         found.press("t")
         assert found.page.get_attribute("html", "data-theme") == "light"
-        assert found.complaints == []
-
-
-def test_a_phone_shows_all_without_sideways_scrolling(browser: Browser, daemon: Running) -> None:
-    phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True}
-    with live(browser, daemon.url, **phone) as found:
-        found.open()
-        found.wait("live")
-        assert found.page.evaluate("document.documentElement.scrollWidth") == 390
-        canvas = found.page.locator("#waterfall").bounding_box()
-        assert canvas
-        assert canvas["y"] + canvas["height"] < 844
-        found.page.touchscreen.tap(canvas["x"] + 100, canvas["y"] + 30)
-        eventually(lambda: found.page.is_visible("#reading"))
         assert found.complaints == []
 
 

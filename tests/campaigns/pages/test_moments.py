@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser
 
-from tests.campaigns.pages.browser import Live, live
+from tests.campaigns.pages.browser import Live
 from tests.campaigns.pages.staged import (
     CAPTURE,
     DOWN,
@@ -113,16 +111,6 @@ def test_the_legend_names_all_three_in_the_picture_and_in_the_saved_one(shown: L
     assert reddish.sum() > 100
     body = saved[128 : 128 + 88]
     assert ((body[..., 0].astype(int) - body[..., 2] > 40) & (body[..., 1] < 60)).mean() > 0.1
-
-
-def test_the_saved_picture_shows_a_wide_view_as_the_screen_does(shown: Live, tmp_path: Path) -> None:
-    held(shown, f"#from={at_ms(0.5)}&to={at_ms(24)}&direction=transmit")
-    with shown.page.expect_download() as waiting:
-        shown.press("p")
-    waiting.value.save_as(tmp_path / "saved.png")
-    row = np.asarray(Image.open(tmp_path / "saved.png").convert("RGB"))[128 + 20 : 128 + 60, 220 : 220 + 1000]
-    assert share(row, ZERO) > 0.6
-    assert share(row, HALF) > 0.1
 
 
 def test_silence_before_a_link_was_seen_to_be_up_is_not_drawn_as_down(shown: Live) -> None:
@@ -232,34 +220,6 @@ def test_marks_of_many_events_merge(shown: Live) -> None:
         })"""
     )
     assert found == [10, [100] * 10, 10_000, "bad"]
-
-
-def test_a_link_that_is_older_than_the_history_says_so(shown: Live) -> None:
-    shown.open(f"#from={at_ms(-5000)}&to={at_ms(-4990)}")
-    eventually(lambda: "is older than the history of" in shown.text("#notices"))
-    # none was taken near it
-    eventually(lambda: shown.page.locator("#notices a").all_inner_texts() == ["All captures"])
-    held(shown, INCIDENTS)
-    assert "older" not in shown.text("#notices")
-
-
-def test_the_cards_of_a_copied_link_fill_by_themselves(browser: Browser, story: Stage) -> None:
-    with live(browser, story.url) as other:
-        other.open(INCIDENTS)
-        eventually(lambda: "of this view" in other.text("#numbers-about"))
-        assert re.search(r"Mean\s+\d", other.card("Mean"))
-        assert "of 4" in other.card("Active rails")
-        assert other.complaints == []
-
-
-def test_the_overview_is_a_slider_with_a_value(shown: Live) -> None:
-    shown.open()
-    shown.wait("live")
-    eventually(lambda: shown.page.get_attribute("#overview", "aria-valuetext") == "the newest samples")
-    assert shown.page.get_attribute("#overview", "aria-valuenow") == "100"
-    held(shown, INCIDENTS)
-    eventually(lambda: shown.page.get_attribute("#overview", "aria-valuetext") != "the newest samples")
-    assert 0 <= int(shown.page.get_attribute("#overview", "aria-valuenow") or -1) < 100
 
 
 def test_the_overview_begins_with_the_samples_and_has_an_axis(shown: Live) -> None:

@@ -153,18 +153,6 @@ def test_a_source_that_fails_and_a_change_of_a_node_are_seen(shown: Live, served
         served.fleet.problem = ""
 
 
-def test_a_link_keeps_the_focus_when_the_table_changes(shown: Live, served: Gateway) -> None:
-    opened(shown)
-    shown.page.focus("#node-table tr:has-text('gpu-010') td a")
-    served.fleet.dead.add("gpu-016")
-    try:
-        eventually(lambda: rows(shown, "node")[1][0] == "gpu-016")
-        assert shown.page.evaluate("document.activeElement.closest('tr').cells[0].textContent") == "gpu-010"
-        assert shown.page.evaluate("document.activeElement.textContent") == f"{JOB} (llama-70b)"
-    finally:
-        served.fleet.dead.remove("gpu-016")
-
-
 def test_names_are_text(browser: Browser) -> None:
     fleet = Fleet(2)
     fleet.nodes = ["<img src=x onerror=alert(1)>", "a/b c"]
@@ -175,10 +163,3 @@ def test_names_are_text(browser: Browser) -> None:
         links = [found.page.locator("#node-table a[href^=node]").nth(at).get_attribute("href") for at in (0, 1)]
         assert set(links) == {"node/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/", "node/a%2Fb%20c/"}
         assert found.complaints == []
-
-
-@pytest.mark.parametrize("look", [{}, {"viewport": {"width": 390, "height": 844}}])
-def test_many_nodes_do_not_widen_the_page(browser: Browser, look: dict[str, dict[str, int]]) -> None:
-    with gateway(Fleet(64)) as made, live(browser, made.url, **look) as found:
-        assert len(opened(found)) == 64
-        assert found.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

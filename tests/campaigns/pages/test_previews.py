@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from tests.grafana.servers import free_address
-from tools.previews import many_nodes
 from tools.previews.board_server import serving
 from tools.previews.bundle import INSTALL, SOURCES
 from tools.previews.shots import MEASURE
@@ -40,16 +37,6 @@ def test_the_versions_of_all_packages_are_exact_and_there_is_no_lock_file() -> N
     assert not list(Path(SOURCES).rglob("*lock*"))
 
 
-def test_grafanas_packages_have_one_version() -> None:
-    """With two, the library is installed twice, and the panels have another theme than the page."""
-    assert len({version for name, version in PACKAGES.items() if name.startswith("@grafana/")}) == 1
-
-
-def test_the_page_and_the_boards_are_served(address: str) -> None:
-    assert httpx.get(f"{address}/?board=fleet").text == "the page"
-    assert httpx.get(f"{address}/boards/fleet.json").json() == {}
-
-
 @pytest.mark.parametrize(
     "path", ["/boards/../secret/key.json", "/boards/%2e%2e/secret/key.json", "/../secret/key.json"]
 )
@@ -61,17 +48,6 @@ def test_no_file_outside_of_its_folders_is_served(address: str, path: str) -> No
 def test_only_nodes_on_this_machine_are_asked(address: str) -> None:
     url = "http://192.0.2.1:10055/api/v1/window"
     assert httpx.get(f"{address}/infinity", params={"url": url}).status_code == 403
-
-
-def test_a_prometheus_that_does_not_answer_is_an_error_that_the_page_shows(address: str) -> None:
-    answer = httpx.get(f"{address}/prom/api/v1/query", params={"query": "up"})
-    assert answer.status_code == 502
-    assert answer.json()["status"] == "error"
-
-
-def test_the_measurement_is_one_function() -> None:
-    assert MEASURE.startswith("() => {")
-    assert MEASURE.count("{") == MEASURE.count("}")
 
 
 CELL = "width:60px;overflow:hidden;white-space:nowrap"
@@ -105,32 +81,3 @@ def test_cut_and_pale_text_is_found_and_other_text_is_not(browser: Browser) -> N
         ("pale", 'contrast 2.31 of "sky" is below 4.1'),
         ("small", 'text of 5px: "small"'),
     ]
-
-
-@pytest.mark.needs("promtool")
-def test_many_nodes_are_copies_of_a_few_and_the_recordings_are_about_all_of_them(tmp_path: Path) -> None:
-    few, many = tmp_path / "few", tmp_path / "many"
-    few.mkdir()
-    many.mkdir()
-    (few / "prometheus.yml").write_text("global: {}\n")
-    now = int(time.time()) // 15 * 15
-    instants = range(now - 300, now, 15)
-    texts = []
-    for metric, value in (("up", {"a": 1, "b": 0}), ("ibpulse_node_rails", {"a": 8})):
-        texts.append(f"# TYPE {metric} unknown\n")
-        for node, number in value.items():
-            texts += [f'{metric}{{job="ibpulse",instance="{node}"}} {number} {at}\n' for at in instants]
-    (few / "samples").write_text("".join([*texts, "# EOF\n"]))
-    many_nodes.create_blocks(few, "openmetrics", str(few / "samples"), str(few / "data"))
-    source, served = free_address(), free_address()
-    with many_nodes.serving_blocks(few, source):
-        with pytest.raises(SystemExit, match="has no instance 'c'; it has a, b"):
-            many_nodes.make_blocks(many, f"http://{source}", "c", 40, instants, served)
-        many_nodes.make_blocks(many, f"http://{source}", "a", 40, instants, served)
-    with many_nodes.serving_blocks(many, served):
-        found = {
-            name: httpx.get(f"http://{served}/api/v1/query", params={"query": name, "time": now - 30}).json()["data"]
-            for name in ("sum(ibpulse_node_rails)", "job:ibpulse_exporters:count", "job:ibpulse_exporters_up:count")
-        }
-    values = [float(each["result"][0]["value"][1]) for each in found.values()]
-    assert values == [39 * 8, 40, 39]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import re
 
 import pytest
 
 from tests import ROOT
-from tests.grafana.board_cost import NODES_OF_JOB_BOARD, Cost, board_cost, query_cost
+from tests.grafana.board_cost import NODES_OF_JOB_BOARD, board_cost
 from tests.grafana.documents import BOARDS, panels
 
 PAGE = (ROOT / "docs" / "dashboards.md").read_text()
@@ -70,26 +69,3 @@ def test_no_graph_takes_the_highest_anew_at_every_moment() -> None:
             for target in panel["targets"]:
                 if "topk(" in target.get("expr", "") and not target.get("instant"):
                     assert "@ end()" in target["expr"], (name, panel["title"])
-
-
-def test_the_cost_of_a_query_is_that_of_its_selectors() -> None:
-    fleet, node = BOARDS["fleet.json"], BOARDS["node.json"]
-    everything = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
-    assert query_cost(fleet, f"sum(ibpulse_port_up{{{everything}}})", 100, 0) == Cost(800, 800)
-    assert query_cost(node, f"sum(ibpulse_port_up{{{everything}}})", 100, 0) == Cost(8, 8)
-    # 24 hours at 15 s
-    assert query_cost(node, f"increase(ibpulse_link_downed_total{{{everything}}}[1d])", 100, 0) == Cost(8, 8 * 5760)
-    # an hour of points, each of a minute: 244 samples of two windows and four time scales
-    assert (
-        query_cost(fleet, f"rate(ibpulse_node_burstiness_cv{{{everything}}}[$__rate_interval])", 1, 3600).samples
-        == 8 * 244
-    )
-    assert query_cost(fleet, 'sum(job:ibpulse_nodes:count{cluster=~"$cluster",job=~"$job"})', 100, 0) == Cost(1, 1)
-
-
-def test_a_row_that_is_collapsed_costs_nothing() -> None:
-    board = copy.deepcopy(BOARDS["node.json"])
-    before = board_cost(board, MANY)
-    (row, *_) = [panel for panel in board["panels"] if panel["type"] == "row" and panel["collapsed"]]
-    board["panels"] += row["panels"]
-    assert board_cost(board, MANY).series > before.series

@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.grafana.documents import BOARDS, Target, panels, targets
+from tests.grafana.documents import BOARDS, panels
 from tests.grafana.library import run_grafana
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, make_node
-from tools.grafana.queries import PLUGIN
 
 PORTS = tuple(f"mlx5_{number}:1" for number in range(8))
 POINTS = 6000
@@ -47,12 +46,6 @@ async def ask(ring: Node, **params: Any) -> Any:
     return answer.json()
 
 
-async def ask_as(target: Target, ring: Node, **params: Any) -> Any:
-    """The answer to a panel's query, at the time of the ring."""
-    own = {each["key"]: each["value"] for each in target.body["url_options"]["params"]}
-    return await ask(ring, **{key: value for key, value in own.items() if key not in ("from", "to")} | params)
-
-
 @pytest.fixture
 async def found(library: Path, ring: Node) -> Any:
     """Grafana's findings about the rates of the minute: the mean of one sample is its rate."""
@@ -75,30 +68,6 @@ async def test_grafana_reads_holes_as_null_and_all_else_as_it_was_measured(found
         assert row["nulls"] == HOLES
         assert row["others"] == 0
         assert row["sum"] == pytest.approx(sum(measured))
-
-
-async def test_the_statement_of_coverage_survives(found: Any) -> None:
-    assert found["custom"]["coverage"].startswith("80 of 96000 values are missing")
-    assert found["custom"]["interval_ms"] == 10
-
-
-@pytest.mark.parametrize("target", [each for each in targets(PLUGIN) if each.body["format"] == "as-is"], ids=str)
-async def test_grafana_reads_what_the_burst_explorer_asks_for(target: Target, library: Path, ring: Node) -> None:
-    found = run_grafana(library, frames=[await ask_as(target, ring)])["frames"][0]
-    assert 1000 <= found["length"] <= 2000
-    assert len(found["steps"]) == 1
-    assert {row["unit"] for row in found["rows"]} == {target.panel["fieldConfig"]["defaults"]["unit"]}
-
-
-async def test_the_mean_of_the_ports_leaves_holes_as_holes(library: Path, ring: Node) -> None:
-    (target,) = [each for each in targets(PLUGIN) if each.panel["title"] == "Where are bursts, gaps and steps?"]
-    frame = await ask_as(target, ring, max_points=POINTS + 1)
-    steps = target.panel["transformations"]
-    (mean,) = run_grafana(library, frames=[frame], transformations=steps)["frames"][0]["rows"]
-    assert (mean["name"], mean["nulls"]) == ("utilisation", HOLES)
-    # 80 of 100 ticks are silent in one direction; the ring's ports are of 50 GB/s
-    measured = sum(ring.rates.values()) / 50e9 / (2 * len(PORTS))
-    assert mean["sum"] == pytest.approx(measured)
 
 
 def test_grafana_knows_every_unit_and_every_colour_mode_of_the_boards(library: Path) -> None:
@@ -131,17 +100,6 @@ def test_a_comparison_is_the_ratio_of_both_sides_and_nothing_without_one(library
     )
     assert {row["name"]: row["sum"] for row in both} == {"A": 0.5, "B": 0.6, "B ÷ A": pytest.approx(1.2)}
     assert [row["name"] for row in one] == ["B"]
-
-
-def test_a_ratio_to_zero_is_no_number_of_per_cent(library: Path) -> None:
-    (rule,) = [
-        rule
-        for rule in panel_of("comparison.json", "Duty cycle")["fieldConfig"]["overrides"]
-        if rule["matcher"]["options"] == "B ÷ A"
-    ]
-    config = {each["id"]: each["value"] for each in rule["properties"]}
-    (shown,) = run_grafana(library, frames=[], shown=[{"config": config, "values": [1.2, 0, "Infinity"]}])["shown"]
-    assert [each["text"] for each in shown] == ["120%", "0%", "A is 0"]
 
 
 def test_grafana_writes_and_colours_states_and_empty_cells_as_the_boards_mean_it(library: Path) -> None:

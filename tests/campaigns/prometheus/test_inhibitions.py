@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,10 +11,10 @@ import pytest
 import yaml
 
 from tests import ROOT
-from tests.campaigns.live.daemon.alerting import program
 from tests.grafana.servers import free_address
 from tests.programs import find
 from tests.running import eventually
+from tests.smoke.parts import program
 from tools.grafana.alerts import ALERTS
 from tools.grafana.inhibitions import INHIBITIONS, Inhibition
 
@@ -75,16 +73,6 @@ def test_the_page_lists_every_inhibition() -> None:
     assert table() in page, "docs/alerts.md: the table of inhibitions differs; it is:\n" + table()
 
 
-@pytest.mark.needs("amtool")
-def test_amtool_takes_the_file(tmp_path: Path) -> None:
-    (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(configuration()))
-    done = subprocess.run(
-        ["amtool", "check-config", str(tmp_path / "alertmanager.yml")], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(INHIBITIONS)} inhibit rules" in done.stdout
-
-
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an Alertmanager with the rules."""
@@ -97,7 +85,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         *(path, f"--config.file={directory / 'alertmanager.yml'}", "--cluster.listen-address="),
         *(f"--storage.path={directory / 'data'}", f"--web.listen-address={address}", "--log.level=warn"),
     ]
-    with program(command, directory / "log"):
+    with program(directory / "log", *command):
         eventually(lambda: ready(address), 60.0)
         yield f"http://{address}/api/v2/alerts"
 

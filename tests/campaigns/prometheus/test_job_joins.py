@@ -362,15 +362,6 @@ def test_a_plain_join_fails_on_a_shared_port(prometheus: Servers) -> None:
     eventually(lambda: ask(prometheus, alone, "instance", "device", "job_id").get(place, 0) > 0, 60.0, 0.5)
 
 
-def test_without_renamed_labels_the_pods_have_their_own(prometheus: Servers) -> None:
-    query = QUERIES["dcgm-exporter on Kubernetes: traffic of each pod"].replace("exported_", "")
-    eventually(
-        lambda: ask(prometheus, query, "namespace", "pod").get(("vision", "serve-0")) == pytest.approx(9e9, rel=0.02),
-        60.0,
-        0.5,
-    )
-
-
 def test_the_time_of_the_last_traffic_keeps_its_milliseconds(prometheus: Servers) -> None:
     stopped = 'instance_job_id:ibpulse_stopped_early:seconds{job_id="7"}'
     assert ask(prometheus, stopped, "instance") == pytest.approx({("n1",): 0.0, ("n2",): 0.35}, abs=1e-5)

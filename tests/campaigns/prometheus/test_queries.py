@@ -91,12 +91,6 @@ def test_what_counts_as_absent_is_absent(fleet: StoredFleet) -> None:
 
 
 @for_each(BOARDS)
-def test_the_annotations_of_a_board_can_be_asked(board: dict[str, Any], fleet: StoredFleet) -> None:
-    for annotation in board["annotations"].get("list", ()):
-        fleet.has_data(annotation["expr"])  # whether an alert fires is tested elsewhere
-
-
-@for_each(BOARDS)
 def test_every_variable_resolves(board: dict[str, Any], fleet: StoredFleet) -> None:
     found = variables(board, "query")
     assert found

@@ -17,31 +17,9 @@ from tools.grafana.rule_levels import Recording
 from tools.grafana.series_names import labels_of, level_of
 
 PAGE = (ROOT / "docs" / "scale.md").read_text()
-SERIES_PER_NODE = 1100
-SCRAPE_SECONDS = 15
-BYTES_PER_SAMPLE = 1.5
-HEAD_BYTES_PER_SERIES = 4000
 PORTS = 8
 MAX_PER_GROUP = 500_000
 """Series that a group may read at 4,000 nodes with 4 shards."""
-
-
-def rows(first: str) -> list[list[float]]:
-    """The numbers of every table row whose first cell matches."""
-    found = re.findall(rf"^\| (?:{first}) \|.*$", PAGE, re.MULTILINE)
-    return [[float(cell.replace(",", "").split()[0]) for cell in line.split("|")[1:-1]] for line in found]
-
-
-def test_series_samples_storage_and_memory_follow_from_the_budget() -> None:
-    table = rows(r"[\d,]+")
-    assert [row[0] for row in table] == [100, 1000, 10_000]
-    for nodes, series, rate, day_gb, fortnight_gb, head_gb in table:
-        assert series == nodes * SERIES_PER_NODE
-        assert rate == round(series / SCRAPE_SECONDS)
-        bytes_per_day = series / SCRAPE_SECONDS * BYTES_PER_SAMPLE * 86_400
-        assert day_gb == round(bytes_per_day / 1e9, 1 if nodes < 10_000 else 0)
-        assert fortnight_gb == round(15 * bytes_per_day / 1e9)
-        assert head_gb == round(series * HEAD_BYTES_PER_SERIES / 1e9, 1)
 
 
 def per_node(rule: Recording) -> int:

@@ -53,16 +53,6 @@ def test_a_daemon_starts_serves_and_ends_while_the_disk_of_captures_hangs(tmp_pa
     assert " stopped\n" in daemon.log()
 
 
-def test_a_pipe_in_place_of_a_capture_delays_nothing(tmp_path: Path, tree: Path) -> None:
-    (tmp_path / "captures").mkdir(0o750)
-    os.mkfifo(tmp_path / "captures" / NAME)
-    with Running(tree, tmp_path / "ring") as daemon:
-        for _ in range(8):
-            assert daemon.ask(f"{CAPTURES}/{NAME}").status_code == 404
-        assert daemon.ask(CAPTURES).json()["captures"] == []
-        assert daemon.stop() == 0
-
-
 def test_a_thread_that_reads_the_web_configuration_does_not_keep_the_daemon(tmp_path: Path, tree: Path) -> None:
     """A pipe in place of the file that is read again hangs as a disk would."""
     web, pipe = tmp_path / "web.yml", tmp_path / "pipe"

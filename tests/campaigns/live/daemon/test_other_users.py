@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,23 +58,6 @@ def modes(directory: Path) -> dict[Path, int]:
 
 
 @needs_other_users
-def test_a_ring_directory_of_another_user_is_refused_and_his_links_are_not_followed(shared: Path) -> None:
-    ring = hostile_directory(shared / "ring")
-    for name in ("ring.new", "events", "events.new", "lock", "plan-0.json", "plan-0.new"):
-        (ring / name).symlink_to(shared / "secret")
-    (shared / "sys").mkdir()
-    flags = (f"--path.sysfs={shared / 'sys'}", f"--ring.dir={ring}", "--web.listen-address=127.0.0.1:0")
-    command = [sys.executable, "-m", "ibpulse", "serve", *flags, f"--capture.dir={shared / 'c'}"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (shared / "secret").read_text() == SECRET
-    assert ended.returncode == 1
-    assert ended.stderr == (
-        f"ibpulse: ring.dir: {ring} cannot be used: it belongs to user {USER}, who could replace the files of user 0 "
-        "in it; choose a directory that belongs to root or to user 0, or change its owner\n"
-    )
-
-
-@needs_other_users
 def test_captures_of_another_user_are_not_sent(shared: Path, tree: Path) -> None:
     captures = hostile_directory(shared / "hostile")
     (captures / NAME).symlink_to(shared / "secret")
@@ -123,28 +104,3 @@ print(getattr(find_daemon(DoctorOptions(sysfs=tree, ring_dir=ring)), "path", Non
     with daemon:
         assert [each["name"] for each in daemon.ask(CAPTURES).json()["captures"]] == [name]
     assert daemon.log().count("ERROR") == 0
-
-
-@needs_other_users
-def test_a_ring_that_another_user_forged_is_not_believed(shared: Path, tree: Path) -> None:
-    """Not by a user, whatever its name; the ring of the daemon beside it is found."""
-    forged = shared / "ibpulse"
-    with RunningAs(as_user(USER), tree, forged):
-        options = f"DoctorOptions(sysfs=pathlib.Path({str(tree)!r}), ring_dir=pathlib.Path({str(forged)!r}))"
-        imports = "import pathlib\nfrom ibpulse.agent.doctor.facts import DoctorOptions\n"
-        program = f"{imports}from ibpulse.agent.doctor.samples import find_daemon\nprint(find_daemon({options}))"
-        for name, permissions in (("", 0o755), ("ring", 0o644), ("plan-0.json", 0o644)):
-            (forged / name).chmod(permissions)
-        assert python(ANOTHER, program).strip() == "None"
-        assert "RingFile" in python(USER, program)
-
-
-def test_what_the_daemon_makes_is_closed_to_others_without_any_umask(shared: Path, tree: Path) -> None:
-    prefix = ["sh", "-c", 'umask 0; exec "$@"', "sh"]
-    with RunningAs(prefix, tree, shared / "ring", OPEN) as daemon:
-        name = take_capture(daemon)
-        ring, captures = modes(shared / "ring"), modes(shared / "captures")
-    assert ring == {shared / "ring": 0o750} | {
-        shared / "ring" / each: 0o640 for each in ("ring", "events", "lock", "plan-0.json")
-    }
-    assert captures == {shared / "captures": 0o750, shared / "captures" / name: 0o640}

@@ -11,9 +11,9 @@ import bcrypt
 import httpx
 import pytest
 
-from tests.campaigns.live.docker.container import simulated_tree
 from tests.campaigns.live.docker.system_calls import allowed
 from tests.campaigns.packages.test_systemd import DAEMON, UNITS, each_unit
+from tests.fabrics import simulated
 from tests.running import Running, eventually
 
 pytestmark = pytest.mark.needs("systemd-analyze", "kernel headers")
@@ -38,7 +38,7 @@ def test_the_daemon_needs_no_other_call(tmp_path: Path) -> None:
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     web = tmp_path / "web.yml"
     web.write_text(f"basic_auth_users: {{ops: {hashed}}}\n")
-    with simulated_tree(tmp_path / "fabric") as tree:
+    with simulated(tmp_path / "fabric", "dense") as tree:
         daemon = Running(tree, tmp_path / "ring", f"--web.config.file={web}", under=(*UNDER, str(DAEMON)))
         daemon.http = {"auth": ("ops", "secret")}
         with daemon:

@@ -19,10 +19,10 @@ import httpx
 import pytest
 import yaml
 
-from tests.campaigns.live.daemon.alerting import program as server
 from tests.gateway.gateways import program, running_gateway
 from tests.grafana.servers import ALERTMANAGER, free_address
 from tests.running import eventually
+from tests.smoke.parts import program as server
 
 NODES = tuple(f"node{number}" for number in range(1, 9))
 IDLE: Mapping[str, object] = {"workload": "idle"}
@@ -109,7 +109,7 @@ class Cluster:
         address = self.alertmanager.removeprefix("http://")
         words = (ALERTMANAGER, f"--config.file={self.directory / 'alertmanager.yml'}", "--cluster.listen-address=")
         words += (f"--storage.path={self.directory / 'am'}", f"--web.listen-address={address}")
-        with server([*words], self.directory / "alertmanager.log"):
+        with server(self.directory / "alertmanager.log", *words):
             yield
 
 
@@ -264,21 +264,6 @@ def test_a_restarted_gateway_and_a_second_one_tell_the_same_alert_once(cluster: 
             assert after["fingerprint"] == before["fingerprint"]
             # without a gateway it ends by itself
             assert 0 < datetime.fromisoformat(after["endsAt"]).timestamp() - time.time() < 185
-            cluster.heal()
-            eventually(lambda: not cluster.alerts(), 30)
-
-
-@pytest.mark.needs("alertmanager")
-def test_an_alertmanager_that_was_down_is_told_when_it_is_back(cluster: Cluster) -> None:
-    with cluster.gateway("fourth") as url:
-        cluster.settle()
-        cluster.stall("node3", IDLE, 0.6)
-        eventually(lambda: lasting(url), 20)
-        time.sleep(60)
-        with cluster.alerting():
-            timeline = Timeline(time.time(), {"alert after Alertmanager's start": cluster.alerts})
-            timeline.follow()
-            cluster.figures.append(f"Alertmanager down for a minute: {timeline}")
             cluster.heal()
             eventually(lambda: not cluster.alerts(), 30)
 

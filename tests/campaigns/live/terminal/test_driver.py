@@ -66,16 +66,6 @@ def is_restored(made: Pane) -> bool:
     return "-icanon" not in words and "-echo" not in words
 
 
-def test_it_draws_eight_rails_in_80_by_24_and_ends_on_q(shown: Pane) -> None:
-    screen = shown.text()
-    assert screen.startswith("ibpulse  http://node7:10055")
-    assert SPARKLINE in screen
-    shown.keys("x", "q")
-    assert "ended with 0" in shown.wait_for("ended with")
-    assert is_restored(shown)
-    assert "mlx5" not in shown.text()
-
-
 def test_it_follows_the_size_of_the_terminal(shown: Pane) -> None:
     shown.resize(120, 30)
     shown.wait_for("last 3.95 s")
@@ -157,19 +147,22 @@ def test_it_ends_cleanly_on_signals(how: str, tmp_path: Path) -> None:
         assert is_restored(made)
 
 
-def test_the_terminal_is_put_back_when_something_breaks(tmp_path: Path) -> None:
-    with pane(tmp_path, show("fault")) as made:
-        assert "RuntimeError a fault within" in made.wait_for("ended with 1")
-        assert is_restored(made)
-
-
-@for_each([("lost", ("mlx5_7:1", "s old: nobody answers")), ("hang", ("mlx5_7:1",)), ("silent", ("nobody answers",))])
-def test_a_daemon_without_an_answer_holds_no_key_up(how: str, seen: tuple[str, ...], tmp_path: Path) -> None:
+@for_each(
+    [
+        ("fault", ("ended with 1", "RuntimeError a fault within")),
+        ("lost", ("mlx5_7:1", "s old: nobody answers")),
+        ("hang", ("mlx5_7:1",)),
+        ("silent", ("nobody answers",)),
+    ]
+)
+def test_whatever_breaks_holds_no_key_up_and_the_terminal_is_put_back(
+    how: str, seen: tuple[str, ...], tmp_path: Path
+) -> None:
     (tmp_path / how).mkdir()
     with pane(tmp_path / how, show(how)) as made:
         made.wait_for(*seen)
         made.keys("q")
-        assert "ended with 0" in made.wait_for("ended with")
+        assert f"ended with {int(how == 'fault')}" in made.wait_for("ended with")
         assert is_restored(made)
 
 
@@ -203,11 +196,6 @@ def test_colours_are_left_away_on_request(no_color: str, colours: bool, tmp_path
     with pane(place, show("on"), NO_COLOR=no_color) as made:
         made.wait_for("mlx5_7:1")
         assert ("\x1b[36m" in made.colours()) is colours
-
-
-def test_a_locale_of_another_machine_still_has_blocks(tmp_path: Path) -> None:
-    with pane(tmp_path, show("on"), locale="xx_YY.UTF-8") as made:
-        assert SPARKLINE in made.wait_for("mlx5_7:1")
 
 
 def test_a_stopped_view_goes_on_in_the_size_of_then(tmp_path: Path) -> None:
@@ -251,15 +239,3 @@ def test_it_ends_without_a_signal_when_nobody_is_at_the_other_end(tmp_path: Path
     finally:
         process.kill()
         process.wait()
-
-
-def test_what_is_no_terminal_is_refused() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "ibpulse", "top"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
-    assert ended.returncode == 1
-    sentence = (
-        "ibpulse: top needs a terminal, but standard input or output is not one (with ssh, use -t); "
-        "`ibpulse record` writes a file instead\n"
-    )
-    assert ended.stderr == sentence

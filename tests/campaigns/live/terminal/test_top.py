@@ -13,7 +13,7 @@ import pytest
 
 from tests.campaigns.live.terminal.panes import needs_tmux, pane
 from tests.fabrics import simulated
-from tests.running import Running, eventually
+from tests.running import eventually
 
 TOP = [sys.executable, "-m", "ibpulse", "top"]
 
@@ -39,18 +39,6 @@ def test_alone_it_samples_and_leaves_nothing_behind(tree: Path, tmp_path: Path) 
         assert "ended with 0" in made.wait_for("ended with")
         eventually(lambda: not any(Path("/proc", child).exists() for child in children))
         assert not any(ring.parent.exists() for ring in rings)
-
-
-@needs_tmux
-def test_without_a_word_it_looks_at_the_daemon_of_this_node(tree: Path, tmp_path: Path) -> None:
-    with Running(tree, tmp_path / "ring") as running:
-        address = running.url.removeprefix("http://")
-        with pane(tmp_path, [*TOP, f"--web.listen-address={address}"]) as made:
-            assert running.url in made.wait_for("mlx5_2:1", "duty cycle").splitlines()[0]
-            running.stop()
-            made.wait_for("does not answer: it refuses")
-            made.keys("q")
-            assert "ended with 0" in made.wait_for("ended with")
 
 
 OWN_SAMPLES = """
