@@ -102,6 +102,16 @@ def names(entries: list[dict[str, Any]]) -> list[str]:
     return sorted(entry["node"] for entry in entries)
 
 
+def test_the_list_says_of_each_node_how_it_fails(fleet: Fleet) -> None:
+    rows = {row["node"]: row for row in fleet.rows()}
+    failing = {name: word for name, (word, _) in FAILING.items()} | {name: word for name, (_, word) in OTHERS.items()}
+    # what the liar says of its ports and jobs is right
+    expected = dict.fromkeys(HEALTHY, "") | failing | {LIAR: ""}
+    assert {name: row["problem"] for name, row in rows.items()} == expected
+    for name, (_, part) in FAILING.items():
+        assert name == LIAR or part in rows[name]["problem_text"]
+
+
 def test_partial_answers_name_the_nodes_without_one_and_have_the_others(fleet: Fleet) -> None:
     window = fleet.wait_for(f"{JOB}/window", last="2s").json()
     assert sorted(window["missing"]) == sorted(FAILING)
