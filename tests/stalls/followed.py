@@ -119,7 +119,7 @@ class FollowedNode:
             longest=watch.pauses.longest * INTERVAL,
             pauses=tuple(
                 Pause(moment(each.sent - 1, each.sent), self._wall(each.begin) - doubt, self._wall(each.end) + doubt)
-                for each in watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
+                for each in watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES)
             ),
             storage=latest(moment(*ticks) for ticks in (self.storage.last, watch.wrote) if ticks),
             ordered=bound is not None,

@@ -261,12 +261,23 @@ def test_the_newest_silences_are_kept_even_if_all_older_ones_are_longer() -> Non
     assert [pause.end for pause in found.newest(256, 0)] == sorted(pause.end for pause in found.newest(256, 0))
 
 
+def test_the_newest_steps_are_reported_after_a_slow_one_with_several_silences() -> None:
+    # of the four silences of a step, all are longer in the slow one, which is regular all the same
+    found = pauses(*[0.1] * 100, *[0.3] * 4, *[0.1] * 200, every=1.0)
+    assert found.regular() == 30
+    chosen = found.chosen(12, 4)
+    assert [pause.ticks for pause in chosen] == [30] * 4 + [10] * 12
+    # those between the collectives of a step are left out
+    parts = pauses(*[0.1, 0.1, 0.1, 0.3] * 60)
+    assert [pause.ticks for pause in parts.chosen(12, 1)] == [30] * 12
+
+
 def test_a_job_that_starts_again_has_no_steps_yet_but_its_pauses() -> None:
     found = pauses(1.2, 1.2, 1.2, 300.0, settled=200.0)
     found.begin_again(40_000)
     found.note_traffic(41_000, 41_500)
     assert (found.regular(), found.longest) == (None, 30_000)
-    assert len(found.chosen(9, 9, 0.0)) == 4
+    assert len(found.chosen(9, 9)) == 4
     for begin in (41_500, 42_000, 42_500):
         found.add(TickPause(begin, begin, begin + 80))
         found.note_traffic(begin + 81, begin + 400)

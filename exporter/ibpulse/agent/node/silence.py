@@ -319,7 +319,7 @@ class JobSilences:
         watch = job.watch
         regular = watch.pauses.regular()
         seconds = None if regular is None else regular * self._interval
-        pauses = watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
+        pauses = watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES)
         stored = max((ticks for ticks in (self._storage.last, watch.wrote) if ticks), default=None)
         return SilenceAnswer.model_construct(
             job_id=job.placed.claim.id,

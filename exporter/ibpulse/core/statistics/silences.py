@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
 TAIL_PART = 1 / 64
 # a silence is regular if it occurred this often within this time, each at least this part as long as the longest
 REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
+# the longest of so many silences is usually that of a step
+STEP_PAUSES = 16
 # without such silences, the longest is regular after this many seconds of traffic, sooner if it is short
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
 # constant traffic: the rate that nine tenths of the samples of a second exceed, at its lowest in this many seconds
@@ -97,8 +100,14 @@ class Pauses:
         """The newest silences of at least this length, oldest first."""
         return [each for each in self._kept if each.ticks >= least][-count:]
 
-    def chosen(self, newest: int, longest: int, least: float) -> list[TickPause]:
-        """The newest silences of at least this length and the longest ones, oldest first."""
+    def chosen(self, newest: int, longest: int) -> list[TickPause]:
+        """The newest silences of steps, at least half as long as the usual one, and the longest ones, oldest first.
+
+        One slow step may have several silences that are longer than all others, and regular all the same.
+        """
+        recent = [each.ticks for each in self._kept[-MAX_PAUSES // 2 :]]
+        steps = [max(recent[first : first + STEP_PAUSES]) for first in range(0, len(recent), STEP_PAUSES)]
+        least = 0.5 * min(self.regular() or 0, median(steps)) if steps else 0.0
         found = {*self.newest(newest, least), *sorted(self._kept, key=lambda each: (each.ticks, each.end))[-longest:]}
         return sorted(found, key=lambda each: each.end)
 
@@ -393,7 +402,7 @@ def describe_rates(
         longest=found.pauses.longest * times.interval,
         pauses=tuple(
             Pause(between(each.sent - 1, each.sent), times.at(each.begin), times.at(each.end))
-            for each in found.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
+            for each in found.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES)
         ),
         storage=between(*found.wrote) if found.wrote else None,
         ordered=times.bound is not None,
