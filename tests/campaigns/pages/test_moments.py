@@ -97,7 +97,7 @@ def test_the_legend_names_all_three_in_the_picture_and_in_the_saved_one(shown: L
         "Link down",
         "No data",
     ]
-    swatches = [shown.page.locator(f".legend li:nth-child({n}) .swatch").screenshot() for n in (1, 2, 3)]
+    swatches = [shown.page.locator(f".legend li:nth-child({n}) .swatch").first.screenshot() for n in (1, 2, 3)]
     zero, lattice, hatch = (np.asarray(Image.open(io.BytesIO(each)).convert("RGB"))[2:-2, 2:-2] for each in swatches)
     assert share(zero, ZERO) > 0.95
     assert is_grey(hatch)

@@ -269,6 +269,21 @@ def test_a_restarted_gateway_and_a_second_one_tell_the_same_alert_once(cluster: 
 
 
 @pytest.mark.needs("alertmanager")
+def test_an_alertmanager_that_was_down_is_told_when_it_is_back(cluster: Cluster) -> None:
+    with cluster.gateway("fourth") as url:
+        cluster.settle()
+        cluster.stall("node3", IDLE, 0.6)
+        eventually(lambda: lasting(url), 20)
+        time.sleep(60)
+        with cluster.alerting():
+            timeline = Timeline(time.time(), {"alert after Alertmanager's start": cluster.alerts})
+            timeline.follow()
+            cluster.figures.append(f"Alertmanager down for a minute: {timeline}")
+            cluster.heal()
+            eventually(lambda: not cluster.alerts(), 30)
+
+
+@pytest.mark.needs("alertmanager")
 def test_a_node_that_is_gone_is_named(cluster: Cluster) -> None:
     group = daemon_of("node7")
     with cluster.alerting(), cluster.gateway("fifth") as url:
