@@ -219,7 +219,7 @@ def look_up(monkeypatch: pytest.MonkeyPatch, *records: str, fault: type[DNSExcep
 
 
 def test_hosts_and_ports_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = look_up(monkeypatch, "0 0 2 node2.test.", "0 0 1 node1.", "0 0 1 node1.")
+    found = look_up(monkeypatch, "0 0 2 node2.test.", "0 0 1 node1.", "1 0 1 node1.")
     assert found == ["http://node1:1", "http://node2.test:2"]
 
 

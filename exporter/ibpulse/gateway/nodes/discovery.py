@@ -126,7 +126,8 @@ class ServiceSource(TargetSource):
             reasons = (reason for kind, reason in SRV_FAULTS.items() if isinstance(error, kind))
             reason = next(reasons, f"the lookup failed: {error}")
             raise DiscoveryError([f"{self._service} cannot be resolved: {reason}"]) from error
-        places = tuple(sorted(f"{record.target.to_text(omit_final_dot=True)}:{record.port}" for record in found))
+        # a server may have several priorities
+        places = tuple(sorted({f"{record.target.to_text(omit_final_dot=True)}:{record.port}" for record in found}))
         return make_targets([TargetGroup(self._service, places, {})], self._scheme)
 
 
