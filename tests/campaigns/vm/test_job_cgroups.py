@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.campaigns.vm.daemon import UNPRIVILEGED, Daemon
-from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
+from tests.campaigns.vm.link import RECEIVER, SENDER, SLOWLY, Link, Traffic
 from tests.campaigns.vm.machine import Machine
 
 pytestmark = [pytest.mark.timeout(600)]
@@ -80,7 +80,7 @@ def test_queue_pairs_that_go_with_their_processes_are_noticed(daemon: Daemon, li
     task = machine.start(["sh", "-c", f"echo $$ >{TASK}/cgroup.procs; exec sleep 600"], "/tmp/task.log")
     machine.wait_until(lambda: list(jobs(daemon)) == ["42"], "the job of Slurm has the devices")
     before = count_queue_pairs(machine)
-    programs = link.start(Traffic(messages=10_000_000, message_bytes=4096), options=("-t", "16", "-q", "8"))
+    programs = link.start(Traffic(messages=10_000_000, message_bytes=4096), options=(*SLOWLY, "-q", "8"))
     machine.wait_until(lambda: count_queue_pairs(machine) == before + 8, "the sender has its queue pairs")
     code = f"from ibpulse.agent.sysfs.netlink import count_queue_pairs as count; print(count({SENDER!r}))"
     assert int(machine.run(f'{" ".join(UNPRIVILEGED)} python3 -c "{code}"').stdout) == before + 8
