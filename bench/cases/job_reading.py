@@ -11,8 +11,7 @@ from bench.bench import PORTS, Bench
 from bench.history import filled_ring
 from bench.report import Budget, Section, Table, milliseconds, percent
 from bench.snapshots import INTERVAL_NS
-from ibpulse.agent.jobs.sources import JobSources, choose_sources
-from ibpulse.agent.jobs.watch import JobWatch
+from ibpulse.agent.jobs.watch import JobSources, JobWatch, choose_sources
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import EventLog
 from ibpulse.core.model import Fabric

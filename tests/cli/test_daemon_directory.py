@@ -16,7 +16,7 @@ import pytest
 from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import load
 from ibpulse.agent.daemon import HeldDirectory, InUseError, least_open_files, run_daemon
-from ibpulse.agent.node import wiring
+from ibpulse.agent.node import node
 from ibpulse.agent.sampler.supervisor import PortInventory
 from ibpulse.agent.sampler.temporary_sampler import TemporarySampler
 from ibpulse.base import limits
@@ -112,7 +112,7 @@ def placed(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setti
         yield TemporarySampler(supervisor, RingReader(ring), task)
         ring.close()
 
-    monkeypatch.setattr(wiring, "temporary_sampler", sampler)
+    monkeypatch.setattr(node, "temporary_sampler", sampler)
     tree.add("mlx5_0")
     file = tmp_path / "topology.yaml"
     file.write_text("mlx5_0: {numa_node: 1, gpus: [0000:1b:00.0], distance: PIX}\n")
@@ -124,13 +124,13 @@ def test_recordings_and_samplers_know_the_places_of_the_file(placed: Settings) -
         async with node_source(placed) as source:
             return source.meta.ports
 
-    (daemons,) = wiring.make_inventory(placed, placed.slow.counters).scan().ports
+    (daemons,) = node.make_inventory(placed, placed.slow.counters).scan().ports
     (port,) = asyncio.run(recorded_ports())
     assert port.identity == daemons.identity
     assert (port.identity.gpu, port.identity.gpu_distance, port.identity.numa_node) == ("0000:1b:00.0", "PIX", "1")
 
     async def sampled() -> Fabric:
-        async with wiring.make_temporary_sampler(placed, 10) as sampler:
+        async with node.make_temporary_sampler(placed, 10) as sampler:
             return sampler.supervisor.fabric
 
     (place,) = asyncio.run(sampled()).topology.devices

@@ -87,7 +87,7 @@ def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     probe = (
         "import sys; from ibpulse.cli import main; main(sys.argv[1:], {}); "
         "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.explain; "
-        "print(sorted({'httpx', 'matplotlib', 'ibpulse.agent.node.wiring'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted({'httpx', 'matplotlib', 'ibpulse.agent.node.node'} & set(sys.modules)), file=sys.stderr)"
     )
     words = ("report", str(tmp_path / "a.parquet"), "--resamples=100")
     ran = subprocess.run([sys.executable, "-c", probe, *words], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from ibpulse.agent.config.loading import find_capture_directory, load
 from ibpulse.agent.config.settings import GROUP_TYPES, ROWS, CaptureSettings, ListenAddress
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import RULES
-from ibpulse.agent.node.wiring import aggregator_options, supervisor_options
+from ibpulse.agent.node.node import aggregator_options, supervisor_options
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import GRID_NS, MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.core.statistics.signature import MoeSaturationOptions, SignatureOptions

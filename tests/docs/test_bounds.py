@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.web.node import MAX_IN_LOOP
+from ibpulse.agent.web.app import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
 from ibpulse.base import limits
 from ibpulse.core.answers.events import MAX_EVENTS

@@ -12,8 +12,8 @@ import pytest
 
 from ibpulse.agent.doctor import DoctorOptions, examination
 from ibpulse.agent.doctor.examination import find_facts_in_child
-from ibpulse.agent.sampler import piped_process
-from ibpulse.agent.sampler.piped_process import PipedProcess
+from ibpulse.agent.sampler import lane
+from ibpulse.agent.sampler.lane import PipedProcess
 from ibpulse.base.errors import FabricError
 from tests.doctor.making import make_facts, make_request
 from tests.sysfs.trees import Tree
@@ -39,13 +39,13 @@ def test_facts_can_be_handed_over() -> None:
 def test_a_process_without_an_answer_is_an_error_with_its_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str
 ) -> None:
-    real, begun = piped_process.PipedProcess, []
+    real, begun = lane.PipedProcess, []
 
     def run_instead(_: object, inherited: tuple[int, ...]) -> PipedProcess:
         begun.append(real([sys.executable, "-c", program], inherited))
         return begun[-1]
 
-    monkeypatch.setattr(piped_process, "PipedProcess", run_instead)
+    monkeypatch.setattr(lane, "PipedProcess", run_instead)
     monkeypatch.setattr(examination, "MAX_SECONDS", 1.0)
     with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
@@ -74,5 +74,5 @@ def test_a_process_that_answers_and_cannot_end_is_not_waited_for(monkeypatch: py
         def poll(self) -> None:
             assert self.killed
 
-    monkeypatch.setattr(piped_process, "PipedProcess", Hung)
+    monkeypatch.setattr(lane, "PipedProcess", Hung)
     assert find_facts_in_child(make_request(DoctorOptions())) == facts

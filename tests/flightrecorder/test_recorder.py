@@ -28,7 +28,7 @@ from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.jobs.watch import JobsView
-from ibpulse.agent.node.wiring import capture_options
+from ibpulse.agent.node.node import capture_options
 from ibpulse.base import limits
 from ibpulse.base.errors import CaptureError, IbpulseError
 from ibpulse.base.internal_errors import InternalErrors

@@ -26,8 +26,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.agent.jobs.owners import place_jobs
-from ibpulse.agent.jobs.sources import merge
-from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView, merge
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event
 from ibpulse.core.events.log import decode_event, encode_event

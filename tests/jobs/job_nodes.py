@@ -12,8 +12,7 @@ from typing import Any
 import orjson
 
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.jobs.sources import Source, choose_sources
-from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView, Source, choose_sources
 from ibpulse.agent.metrics.node import JOB_ROWS
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.web.jobs import describe_jobs

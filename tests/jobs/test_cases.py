@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.jobs.owners import place_jobs
-from ibpulse.agent.jobs.sources import merge
-from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView, merge
 from ibpulse.core.answers.jobs import JobsAnswer
 from tests.jobs.job_nodes import ADDRESSES, GPUS, RAILS, UID, CaseView, NodeTree, Pages, pages_in, under
 

@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.jobs import cgroups
 from ibpulse.agent.jobs.cgroups import Cgroups, read_pod_cgroups, read_slurm_cgroups
-from ibpulse.agent.jobs.sources import choose_sources, merge
+from ibpulse.agent.jobs.watch import choose_sources, merge
 from ibpulse.core.jobs import Found
 from tests.jobs.job_nodes import OTHER_UID, STATIC_UID, UID, under
 from tests.other_users import USER, needs_other_users, python, shared_directory

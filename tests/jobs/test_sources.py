@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.jobs.sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
+from ibpulse.agent.jobs.watch import GONE_SECONDS, BootTime, JobSources, Merged, merge
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.jobs import ABSENT, Claim, Found
 from tests.clocks import GivenClock

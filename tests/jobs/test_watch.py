@@ -12,8 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ibpulse.agent.jobs.sources import GONE_SECONDS, JobSources
-from ibpulse.agent.jobs.watch import JobWatch
+from ibpulse.agent.jobs.watch import GONE_SECONDS, JobSources, JobWatch
 from ibpulse.agent.web.jobs import describe_jobs
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile

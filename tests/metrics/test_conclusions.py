@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.metrics.exporter import ALONE, UNRELIABLE
+from ibpulse.agent.metrics.page import ALONE, UNRELIABLE
 from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId, SamplerHealth
 from tests.exposition.snapshots import node

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.agent.sampler.loop import MAX_READ
-from ibpulse.agent.sampler.sampling_interval import (
+from ibpulse.agent.sampler.adaptive import (
     BUSY_SHARE,
     MAX_TICK,
     OWN_PROCESSES_MAX,
@@ -17,6 +16,7 @@ from ibpulse.agent.sampler.sampling_interval import (
     stride_above,
     stride_for,
 )
+from ibpulse.agent.sampler.loop import MAX_READ
 from tests.tables import for_each
 
 MS = 1_000_000

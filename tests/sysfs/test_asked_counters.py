@@ -6,7 +6,7 @@ import errno
 import pickle
 from pathlib import Path
 
-from ibpulse.agent.sampler.sampling_interval import stride_of_source
+from ibpulse.agent.sampler.adaptive import stride_of_source
 from ibpulse.agent.sysfs.byte_counters import SOFT_ROCE, SOURCES, may_ask, spare_devices
 from ibpulse.agent.sysfs.error_counters import CounterReader
 from ibpulse.agent.sysfs.inventory import Inventory

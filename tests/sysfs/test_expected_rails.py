@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.agent.sysfs.expected_rails import ExpectedRails
+from ibpulse.agent.sysfs.roles import ExpectedRails
 from ibpulse.core.events.event import STARTED, Event, state_to_json
 from ibpulse.core.events.log import EventFile, EventLog
 from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState

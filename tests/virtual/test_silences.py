@@ -163,7 +163,7 @@ def test_connections_that_end_in_a_silence_put_its_alert_off(tmp_path: Path, mon
         "read_port": refuse,
         "count_queue_pairs": pairs.__getitem__,
     }.items():
-        monkeypatch.setattr(f"ibpulse.agent.node.wiring.{name}", value)
+        monkeypatch.setattr(f"ibpulse.agent.node.node.{name}", value)
 
     def rails() -> tuple[dict[str, Any], dict[str, Any]]:
         first, second = silence(node)["rails"]

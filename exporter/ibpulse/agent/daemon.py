@@ -18,8 +18,7 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
-from ibpulse.agent.node.node import CurrentSnapshot
-from ibpulse.agent.node.wiring import make_node
+from ibpulse.agent.node.node import CurrentSnapshot, make_node
 from ibpulse.agent.sampler.lane import Process, StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts

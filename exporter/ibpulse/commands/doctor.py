@@ -14,7 +14,7 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.doctor import CHECKS, DoctorOptions, Level, document, examine, page, worst_level
 from ibpulse.agent.doctor.examination import FactsRequest, find_facts_in_child
 from ibpulse.agent.doctor.facts import Facts
-from ibpulse.agent.node.wiring import make_inventory, supervisor_options
+from ibpulse.agent.node.node import make_inventory, supervisor_options
 from ibpulse.base.document import json_text
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import format_duration

@@ -35,7 +35,7 @@ from ibpulse.agent.doctor.machine import read_machine
 from ibpulse.agent.doctor.ports import READ_TWICE, join_counts, read_counts
 from ibpulse.agent.doctor.samples import find_daemon, read_daemon_samples, read_event_facts, take_samples
 from ibpulse.agent.doctor.tree import read_tree
-from ibpulse.agent.sampler import piped_process
+from ibpulse.agent.sampler import lane
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
@@ -110,7 +110,7 @@ def find_facts_in_child(request: FactsRequest) -> Facts:
     """
     ours, theirs = Pipe()
     program = f"from ibpulse.agent.doctor.examination import main; main({theirs.fileno()})"
-    child = piped_process.PipedProcess([sys.executable, "-c", program], (theirs.fileno(),))
+    child = lane.PipedProcess([sys.executable, "-c", program], (theirs.fileno(),))
     theirs.close()
     facts = None
     with ours, suppress(EOFError, OSError):
@@ -131,7 +131,7 @@ def main(descriptor: int) -> None:
     """Receive the request over this descriptor, and send the facts."""
     # the findings cover everything that the daemon's parts would log, except messages of samplers
     logging.getLogger().setLevel(logging.CRITICAL + 1)
-    logging.getLogger(piped_process.__name__).setLevel(logging.ERROR)
+    logging.getLogger(lane.__name__).setLevel(logging.ERROR)
     with Connection(descriptor) as connection, suppress(KeyboardInterrupt):
         connection.send(asyncio.run(find_facts(connection.recv())))
 

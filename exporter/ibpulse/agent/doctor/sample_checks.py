@@ -22,8 +22,8 @@ from ibpulse.agent.doctor.facts import (
 from ibpulse.agent.doctor.ports import FLAPS, REQUESTS
 from ibpulse.agent.doctor.samples import WHOLE_SECONDS
 from ibpulse.agent.doctor.tree import find_renamed, silent_devices
+from ibpulse.agent.sampler.adaptive import BUSY_SHARE, stride_of_source
 from ibpulse.agent.sampler.loop import MAX_READ
-from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_of_source
 from ibpulse.agent.sampler.signals import FIRMWARE_SHARE
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, time_text

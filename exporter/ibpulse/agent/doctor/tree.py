@@ -25,12 +25,12 @@ from ibpulse.agent.doctor.facts import (
 )
 from ibpulse.agent.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.agent.sysfs.device import Selection
-from ibpulse.agent.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.agent.sysfs.files import is_utf8, parse_count, read_link_name, read_text, read_value
 from ibpulse.agent.sysfs.gpus import NEAR
 from ibpulse.agent.sysfs.inventory import find_unsupported
 from ibpulse.agent.sysfs.kinds import BOND
 from ibpulse.agent.sysfs.pcie import ADDRESS, HOST_BRIDGE, find_chain
+from ibpulse.agent.sysfs.roles import find_near_gpus, is_lost_rail
 from ibpulse.base.deadline import call_all
 from ibpulse.base.text import count_text, moment_text, names_text, natural_key, split_lines
 from ibpulse.core.events import Event

@@ -2,7 +2,6 @@
 
 cgroups  the jobs that have cgroups of Slurm or of a kubelet
 files    the jobs in files that prologs write
-sources  reads all of them in threads, and merges what they find
 owners   leads from GPUs and devices to ports
-watch    compares each reading with the one before, and records events
+watch    reads all of them in threads, merges what they find, and records what changed since the reading before
 """

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
-    from ibpulse.agent.node.wiring import aggregator_options, make_temporary_sampler
+    from ibpulse.agent.node.node import aggregator_options, make_temporary_sampler
 
 __all__ = ["aggregator_options", "make_temporary_sampler"]
 
 __getattr__ = late_names(
     __name__,
-    {"aggregator_options": "wiring", "make_temporary_sampler": "wiring"},
+    {"aggregator_options": "node", "make_temporary_sampler": "node"},
 )
 """A verb that asks a daemon samples nothing itself."""

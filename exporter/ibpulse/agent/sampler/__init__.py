@@ -4,7 +4,6 @@ In the sampler process, standard library only:
 
 process     starts and ends; plan: which files it reads, as written by the supervisor
 deadlines   when the next tick is due; loop: the reads of one tick; kernel: its requests to the operating system
-sampling_interval       how often a slow device is sampled
 
 In the main process:
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ibpulse.agent.sampler.adaptive import REFRESH_SECONDS, AdaptiveInterval
+from ibpulse.agent.sampler.adaptive import REFRESH_SECONDS, AdaptiveInterval, stride_of_source
 from ibpulse.agent.sampler.followed_ports import FollowedPorts
 from ibpulse.agent.sampler.kernel import throttled_periods
 from ibpulse.agent.sampler.lane import (
@@ -30,7 +30,6 @@ from ibpulse.agent.sampler.lane import (
 from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
-from ibpulse.agent.sampler.sampling_interval import stride_of_source
 from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.agent.sysfs.netlink import Monitor
 from ibpulse.base.clocks import Clock

@@ -7,6 +7,6 @@ device      one device with its ports, read at every scan
 links       the links of all ports, read every second
 inventory   all devices in parallel, isolated from each other, and their places in the PCIe tree
 kinds       kinds of functions and ports
-roles       the role of every port; expected_rails: how many rails there should be
+roles       the role of every port, and how many rails there should be
 pcie, gpus  PCIe locations of devices and GPUs; overrides: the values of topology.file
 """

@@ -26,12 +26,11 @@ from ibpulse.agent.sysfs.device import (
     match_any,
 )
 from ibpulse.agent.sysfs.error_counters import CounterSet
-from ibpulse.agent.sysfs.expected_rails import RailFunctions
 from ibpulse.agent.sysfs.files import GONE, list_names, read_value
 from ibpulse.agent.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
 from ibpulse.agent.sysfs.overrides import SETTING, Override
 from ibpulse.agent.sysfs.pcie import LINK_FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
-from ibpulse.agent.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
+from ibpulse.agent.sysfs.roles import SLOW_TWIN, RailFunctions, RoleRule, find_slow_twins
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import NAMED_SUBJECTS, count_text, first_names, group_remarks, natural_key

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ibpulse.agent.node.node import CurrentSnapshot, Node
 from ibpulse.base.clocks import ClockState, read_clock_state
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import RequestLimits, ServerParts
-
-if TYPE_CHECKING:
-    # the gateway imports this module, but runs no node
-    from ibpulse.agent.node.node import CurrentSnapshot, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.node.wiring import make_temporary_sampler
+from ibpulse.agent.node.node import make_temporary_sampler
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.temporary_sampler import TemporarySampler
 from ibpulse.base.clocks import Clock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler.piped_process import PipedProcess
+from ibpulse.agent.sampler.lane import PipedProcess
 from tests.running import eventually
 
 
