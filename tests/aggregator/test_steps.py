@@ -29,7 +29,7 @@ from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.spans import place_ports
 from ibpulse.core.statistics.steps.period import StepPeriod
-from ibpulse.core.statistics.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
+from ibpulse.core.statistics.steps.phases import CHECKPOINT, FIRST_TRAFFIC, Phase
 from ibpulse.core.statistics.sums import Seconds, sum_rails
 from tests.aggregator.rings import Ring, Traffic, constant, port, square, update
 

@@ -13,7 +13,7 @@ from ibpulse.agent.sysfs.error_counters import choose_signals
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.signals import SignalSource
 from ibpulse.core.statistics import gains, signs
-from ibpulse.core.statistics.limits import RailSamples, find_rail_signs
+from ibpulse.core.statistics.signs import RailSamples, find_rail_signs
 from tests.congestion.drivers import COUNTERS, MISSING, Observation
 from tests.congestion.network import TICKS_PER_READING
 

@@ -15,8 +15,8 @@ import pytest
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.recordings import Recording, save
-from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import PortSignals
 from ibpulse.workbench.fleet.collection import MissingSpan, collect_files, write_missing
 from ibpulse.workbench.fleet.dataset import DatasetStore, Part
 from tests.datasets.known_traffic import INTERVAL_NS, RATE, START_NS, Node, Pipeline, save_nodes

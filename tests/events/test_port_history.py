@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.events import PortHistory
-from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.events.log import StateSpan
 from ibpulse.core.model import PortState
 from ibpulse.core.statistics.plausible import LineRate
 from tests.events.making import DOWN, SLOW, UP

@@ -19,7 +19,7 @@ import pytest
 
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.core.client.transport import HttpPeer, PeerAnswer
-from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.gateway.nodes import table
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
 from ibpulse.gateway.nodes.requests import Node, NodeFigures, Nodes

@@ -20,8 +20,8 @@ import yaml
 
 from ibpulse.base.clocks import Clock
 from ibpulse.core.client.transport import HttpPeer
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.gateway.nodes.discovery import Discovery, parse_source
 from ibpulse.gateway.nodes.requests import Nodes

@@ -21,7 +21,7 @@ from ibpulse.agent.config.loading import load
 from ibpulse.base.internal_errors import GATEWAY_PARTS
 from ibpulse.cli import main
 from ibpulse.commands.gateway import gateway_options
-from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.gateway import service
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.table import NodeTable

@@ -15,8 +15,8 @@ from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import ROLES, PortId, PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import MAX_BYTES_PER_SECOND
-from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.signals import MEANINGS, Signal
+from ibpulse.core.statistics.gains import PortSignals
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000

@@ -15,13 +15,12 @@ from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, conc
 from ibpulse.core.recordings.file_format import read_header, write_header
 from ibpulse.core.recordings.from_ring import read_pieces
 from ibpulse.core.recordings.limits import SignalChange, find_recorded_signs, signal_changes
-from ibpulse.core.recordings.marks import SIGNS, NodeSamples
-from ibpulse.core.recordings.signals import PortSignals
+from ibpulse.core.recordings.perfetto import SIGNS, NodeSamples
 from ibpulse.core.recordings.writing import RecordingWriter
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.signals import Signal
-from ibpulse.core.statistics.gains import MISSING
+from ibpulse.core.statistics.gains import MISSING, PortSignals
 from ibpulse.workbench.pictures.run import keep_direction
 from ibpulse.workbench.python.samples import SampledRates
 from tests.recordings.recordings import make_recording

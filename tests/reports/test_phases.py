@@ -12,7 +12,7 @@ import pytest
 from ibpulse.core.events import Event
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import Recording
-from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.steps.phases import Phase
 from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.workbench.reports.span import Moment, ReportOptions
 from ibpulse.workbench.reports.table import phase_text

@@ -11,8 +11,8 @@ import pytest
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import Recording, save
-from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import PortSignals
 from ibpulse.workbench.reports.comparison import assemble
 from ibpulse.workbench.reports.formats import render_json
 from ibpulse.workbench.reports.run import Run, describe_run

@@ -10,8 +10,7 @@ import pytest
 
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.signals import Signal
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import put_signals

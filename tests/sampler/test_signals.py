@@ -16,8 +16,7 @@ from ibpulse.agent.sampler.signals import HUNG_REST_NS
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
 from tests.sampler.moved_clock import INTERVAL_NS, PER_SECOND, MovedLoop

@@ -17,7 +17,7 @@ from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics import signs
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
-from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, place_readings
+from ibpulse.core.statistics.signs import RailSamples, find_rail_signs, place_readings
 from tests.ring.writing import put, put_signals
 from tests.tables import for_each
 

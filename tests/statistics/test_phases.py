@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.statistics.steps.period import StepPeriod, find_period
-from ibpulse.core.statistics.steps.phase import (
+from ibpulse.core.statistics.steps.phases import (
     BARRIER,
     CHECKPOINT,
     FIRST_STEP,
@@ -21,8 +21,8 @@ from ibpulse.core.statistics.steps.phase import (
     Phase,
     PhaseRules,
     PhaseTraffic,
+    find_phases,
 )
-from ibpulse.core.statistics.steps.phases import find_phases
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Square
 from tests.tables import for_each

@@ -11,8 +11,7 @@ import pytest
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.signals import Signal, SignalSource
 from tests.virtual.samplers import INTERVAL_NS, Supervised
 from tests.virtual.world import Gate

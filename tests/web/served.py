@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.core.http.access import USER, AccessControl
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
 from tests.web.certificates import Pair, make_authority, sign
 

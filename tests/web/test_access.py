@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.core.http import access
 from ibpulse.core.http.access import AccessControl, HostCheck, PasswordCheck, is_foreign_write, parse_basic
-from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
+from ibpulse.core.http.web_config import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
 from tests.tables import for_each
 from tests.turns import until

@@ -22,8 +22,8 @@ from ibpulse.core.http import admission
 from ibpulse.core.http import server as server_module
 from ibpulse.core.http.access import PROBES, AccessControl, HostCheck
 from ibpulse.core.http.application import OuterMiddleware
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop, running

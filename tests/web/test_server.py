@@ -21,8 +21,8 @@ from ibpulse.base.errors import ConfigError
 from ibpulse.core.http import access
 from ibpulse.core.http import server as server_module
 from ibpulse.core.http.access import AccessControl
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, bind, serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from tests.loop_clock import pause, until
 from tests.names import forget_invalid_names
 from tests.tables import for_each

@@ -14,8 +14,7 @@ import pytest
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.core.http import server
-from ibpulse.core.http.reload import WebConfigReloader
-from ibpulse.core.http.web_config import has_allowed_name
+from ibpulse.core.http.web_config import WebConfigReloader, has_allowed_name
 from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
 from tests.web.certificates import openssl, sign

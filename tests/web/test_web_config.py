@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.web_config import (
     CLIENT_AUTH,
     CURVES,
@@ -20,6 +19,7 @@ from ibpulse.core.http.web_config import (
     RateConfig,
     TlsConfig,
     WebConfig,
+    WebConfigReloader,
     read_config,
 )
 from tests.tables import for_each

@@ -30,8 +30,8 @@ from ibpulse.base.installation import own_command
 from ibpulse.base.limits import require_open_files
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.admission import MAX_CONNECTIONS, SPARE_CONNECTIONS
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.ring.file import RingFile
 

@@ -16,7 +16,7 @@ from ibpulse.base.text import escape_controls
 from ibpulse.commands import VERBS
 from ibpulse.commands.options import recording_or_address
 from ibpulse.commands.parser import build_parser, own_actions
-from ibpulse.core.http.reload import read_rules
+from ibpulse.core.http.web_config import read_rules
 
 
 def run_completion(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -11,12 +11,10 @@ from ibpulse.base.text import duration_text, group_remarks, names_text, rate_tex
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.events import PortHistory
-from ibpulse.core.events.port_history import StateSpan
-from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.events.log import StateSpan
+from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.ring.spans import RingPort, read_rates
 from ibpulse.core.statistics.gains import SignalReadings
-from ibpulse.core.statistics.limits import MAX_APART_NS, RailSamples, find_rail_signs, row_of
 from ibpulse.core.statistics.signs import (
     BLIND,
     ERRORS,
@@ -25,6 +23,7 @@ from ibpulse.core.statistics.signs import (
     LINK,
     LOSS,
     LOST,
+    MAX_APART_NS,
     NAMES,
     NOTIFIED,
     PATH,
@@ -37,7 +36,10 @@ from ibpulse.core.statistics.signs import (
     TIMEOUTS,
     WAITED_SECONDS,
     WEAK,
+    RailSamples,
     Signs,
+    find_rail_signs,
+    row_of,
 )
 
 TRANSMIT = 0

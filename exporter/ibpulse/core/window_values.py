@@ -13,8 +13,7 @@ from ibpulse.core.arrays import Counts, Singles, Words
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
-from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.reader import GUARD_TICKS, RingReader, read_signals
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import Gains

@@ -21,8 +21,8 @@ from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.limits import allow_open_files
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.application import REFUSALS, make_app
-from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.alerts import alert_router
 from ibpulse.gateway.job_api import job_router

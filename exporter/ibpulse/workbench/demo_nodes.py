@@ -21,8 +21,8 @@ from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.sampler.kernel import die_with_parent
 from ibpulse.base.errors import DaemonError, FabricError
 from ibpulse.base.text import split_lines
-from ibpulse.core.http.reload import read_rules
 from ibpulse.core.http.server import bind
+from ibpulse.core.http.web_config import read_rules
 from ibpulse.workbench.simulate.fleet import SimulatedNode
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
 from ibpulse.workbench.simulate.node_clock import node_environment

@@ -36,7 +36,7 @@ from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.plausible import MAX_BEFORE
 from ibpulse.core.statistics.signs import BLIND, CODES, LINK, LOSS, PATH, PEAK, RECEIVER, SOURCE, WEAK
-from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.steps.phases import Phase
 from ibpulse.core.statistics.sums import COVERED, MOVED, usual_peak
 
 log = logging.getLogger(__name__)

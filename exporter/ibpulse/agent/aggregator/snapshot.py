@@ -18,7 +18,7 @@ from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.core.ring import layout
 from ibpulse.core.statistics.signature import MoeSaturationOptions, SaturationOptions, SignatureOptions
-from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.steps.phases import Phase
 
 # labels of metrics, which rules and dashboards name
 WINDOWS_NS = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)

@@ -22,7 +22,7 @@ from ibpulse.core.statistics.steps.period import (
     choose_edges,
     find_rails_period,
 )
-from ibpulse.core.statistics.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
+from ibpulse.core.statistics.steps.phases import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
 from ibpulse.core.statistics.sums import NodeTicks, Seconds
 
 LAST_SECONDS = 60

@@ -29,8 +29,8 @@ from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNT
 from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, time_text
 from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
-from ibpulse.core.statistics.limits import MAX_APART_NS
 from ibpulse.core.statistics.rates import stands_still
+from ibpulse.core.statistics.signs import MAX_APART_NS
 
 MAX_DOWNS = 2
 MAX_LOST = 0.05

@@ -26,8 +26,17 @@ from ibpulse.base.text import escape_controls, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.base.values import SOME_SECONDS, unknown_word
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.limits import LimitAnswer, LimitsAnswer, PortLimitsAnswer
-from ibpulse.core.answers.node import ClockAnswer, Identity, PortAnswer, PortsAnswer, Source, TopologyAnswer
+from ibpulse.core.answers.node import (
+    ClockAnswer,
+    Identity,
+    LimitAnswer,
+    LimitsAnswer,
+    PortAnswer,
+    PortLimitsAnswer,
+    PortsAnswer,
+    Source,
+    TopologyAnswer,
+)
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.events import KINDS, Event
 from ibpulse.core.events.watch import KnownPort
@@ -46,8 +55,8 @@ from ibpulse.core.limits import CANNOT_KNOW, LEGEND, PortSigns, describe_signs
 from ibpulse.core.metrics.text import accepts_gzip, compress
 from ibpulse.core.model import UNKNOWN_ROLE, Port
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
-from ibpulse.core.statistics.limits import EVERY_NS
 from ibpulse.core.statistics.moments import or_none
+from ibpulse.core.statistics.signs import EVERY_NS
 
 _LINKS = (
     ("metrics", "metrics for Prometheus"),

@@ -1,4 +1,4 @@
-"""`/api/v1/clock`, `/api/v1/ports` and `/api/v1/topology`: clock, ports, devices and GPUs of a node."""
+"""`/api/v1/{clock,ports,topology,limits}`: the clock, ports, devices and GPUs of a node, and what limited its rails."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pydantic import AfterValidator, Field
 
 from ibpulse.base.instants import parse_rfc3339
 from ibpulse.base.units import SECOND_NS, whole_ms
+from ibpulse.core.answers.jobs import JobPortsAnswer
 from ibpulse.core.answers.members import (
     MAX_PORTS,
     Amount,
     AnswerPart,
     Count,
     Few,
+    Milliseconds,
     Name,
     Names,
     Role,
@@ -29,6 +31,7 @@ MAX_LINKS = 100
 DISAPPEARED = "disappeared"
 # -1 is what the kernel says where there is none
 NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
+MAX_BINS = 36_000
 
 
 def _whole_ms(seconds: float) -> float:
@@ -214,3 +217,34 @@ class ClockAnswer(AnswerPart):
         description="Whether the kernel says that its clock is synchronised; null if it does not say."
     )
     time_ns: Count = Field(description="Time while this was answered, in nanoseconds since the epoch.")
+
+
+class LimitAnswer(AnswerPart):
+    """A sign that the rails show."""
+
+    sign: Name = Field(description="source, path, receiver, loss, link or unknown.")
+    share: Amount = Field(description="Of the time in which the rails transmit, 0 to 1.")
+    seconds: Amount = Field(description="Of all rails together.")
+    text: Sentence = Field(description="The same as a sentence, with the evidence.")
+
+
+class PortLimitsAnswer(AnswerPart):
+    """A rail."""
+
+    port: Name
+    usual_peak_bytes_per_second: Amount | None = Field(description="Of transmit; null if it is unknown.")
+    strip: Annotated[str, Field(max_length=MAX_BINS)] = Field(description="A letter per bin, explained in the legend.")
+    remarks: Sentences = Field(description="Why most of its bins may be unknown.")
+
+
+class LimitsAnswer(AnswerPart):
+    """The signs of `bins` bins of `bin_ms` from `start_ms` on, in milliseconds since the epoch."""
+
+    start_ms: Milliseconds
+    bin_ms: Count
+    bins: Count
+    limits: Annotated[list[LimitAnswer], at_most(MAX_PORTS)] = Field(description="Of all rails, unknown last.")
+    ports: Annotated[list[PortLimitsAnswer], at_most(MAX_PORTS)]
+    legend: Annotated[dict[Name, Sentence], Few] = Field(description="What each letter of a strip means.")
+    cannot_know: Sentence
+    job: JobPortsAnswer | None = Field(None, description="Only there if the query names a job.")

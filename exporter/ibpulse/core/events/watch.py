@@ -18,7 +18,7 @@ from ibpulse.core.events.log import EventLog
 from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.statistics.steps.phase import CHECKPOINT, Phase
+from ibpulse.core.statistics.steps.phases import CHECKPOINT, Phase
 
 UNREADABLE, HUNG, DISAPPEARED, NO_COUNTERS = "unreadable", "hung", "disappeared", "no-counters"
 GONE_TEXT = "it disappeared: check the device, its driver and the kernel log"

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ibpulse.base.deadline import DaemonThreads, yield_to_others
 from ibpulse.core.http.admission import FairQueue, FullError, requesting_client
 from ibpulse.core.http.problems import problem_response
-from ibpulse.core.http.reload import WebConfigReloader, cost_of
+from ibpulse.core.http.web_config import WebConfigReloader, cost_of
 
 MAX_WAITING = 64
 # logins, and clients with wrong passwords

@@ -17,7 +17,7 @@ from ibpulse.base.internal_errors import Occurrences, find_cause
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.access import AccessControl, HostCheck
 from ibpulse.core.http.problems import install_problem_handlers, problem_response, problems
-from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.metrics.web import WebCounts
 

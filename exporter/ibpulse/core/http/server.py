@@ -36,8 +36,7 @@ from ibpulse.core.http.admission import (
 )
 from ibpulse.core.http.application import REFUSAL
 from ibpulse.core.http.problems import problem_response
-from ibpulse.core.http.reload import WebConfigReloader
-from ibpulse.core.http.web_config import TlsServer, find_name, has_allowed_name
+from ibpulse.core.http.web_config import TlsServer, WebConfigReloader, find_name, has_allowed_name
 
 HEAD_SECONDS = 10.0
 MAX_HEAD_BYTES = 65_536

@@ -4,8 +4,7 @@ recording   the value, with its events and jobs; neither pyarrow nor pydantic
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 from_ring   samples and events of a ring
-marks       steps, bursts and stalls of a node, and what happened
-perfetto    samples and marks as a trace of Perfetto
+perfetto    samples, steps, bursts, stalls and what happened, as a trace of Perfetto
 """
 
 from __future__ import annotations

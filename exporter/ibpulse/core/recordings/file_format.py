@@ -29,9 +29,8 @@ from ibpulse.core.recordings.recording import (
     jobs_from_json,
     jobs_to_json,
 )
-from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.signals import MEANINGS
-from ibpulse.core.statistics.gains import MISSING
+from ibpulse.core.statistics.gains import MISSING, PortSignals
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS, Steps
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event, EventLog, PortHistory
 from ibpulse.core.model import DeviceIdentity, Fabric
 from ibpulse.core.recordings.recording import MAX_PORTS, RecordedPort, Recording, RecordingMeta, limit_events
-from ibpulse.core.recordings.signals import PortSignals, no_readings, read_port_signals
 from ibpulse.core.ring import layout as at
-from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.ring.spans import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
+from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import PortSignals, no_readings
 from ibpulse.core.statistics.plausible import LineRate
 
 MADE_BY = "record"
@@ -246,3 +247,17 @@ def mark_others(events: Sequence[Event], names: Collection[str]) -> Sequence[Eve
         else event
         for event in events
     ]
+
+
+def read_port_signals(
+    reader: RingReader, slot: int, signals: tuple[Signal, ...], first_tick: int, last_tick: int
+) -> PortSignals:
+    """The readings of a slot at these ticks, counted from the first; none if it has other signals by now."""
+    ticks, readings = read_signals(reader, slot, first_tick, last_tick)
+    if readings.signals != signals or not len(ticks):
+        return no_readings(len(signals))
+    # the middle of the whole reading
+    time_ns = (readings.time_ns.min(axis=1) + readings.time_ns.max(axis=1)) / 2
+    seconds = np.diff(time_ns, prepend=np.nan) / 1e9
+    kept = ticks >= first_tick
+    return PortSignals(ticks[kept] - first_tick, seconds[kept], readings.counters[kept])

@@ -11,7 +11,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.limits import INFINIBAND, TRANSMIT, PortSigns, states_over
 from ibpulse.core.recordings.recording import Recording
 from ibpulse.core.signals import MEANINGS
-from ibpulse.core.statistics.limits import RailSamples, find_rail_signs
+from ibpulse.core.statistics.signs import RailSamples, find_rail_signs
 
 
 @dataclass(frozen=True, slots=True)

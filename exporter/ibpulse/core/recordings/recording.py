@@ -30,9 +30,8 @@ from ibpulse.core.jobs import (
     trace_jobs,
 )
 from ibpulse.core.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
-from ibpulse.core.recordings.signals import PortSignals, join_signals, no_readings
 from ibpulse.core.signals import Signal
-from ibpulse.core.statistics.gains import SignalReadings
+from ibpulse.core.statistics.gains import PortSignals, SignalReadings, join_signals, no_readings
 from ibpulse.core.statistics.plausible import Steps, lower_bound
 
 MAX_JOBS = 1000

@@ -12,8 +12,7 @@ verdict, stalls, silences
 steps       runs of samples, bursts, the step period, edges of steps, phases of a job
 recorded, span
             all statistics of a recorded time range, with confidence intervals
-signs, limits
-            signs of what limited a port, from its counters of congestion
+signs       signs of what limited a port, from its counters of congestion
 lateness, nodes
             many nodes: how far their clocks are apart, which is late or fell silent, which rail is hot
 

@@ -20,8 +20,7 @@ from ibpulse.base.errors import TraceError
 from ibpulse.base.files import write_whole
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
-from ibpulse.core.recordings.marks import Mark, NodeSamples
-from ibpulse.core.recordings.perfetto import GIGA, UNIT
+from ibpulse.core.recordings.perfetto import GIGA, UNIT, Mark, NodeSamples
 from ibpulse.workbench.overlap.databases import TraceDatabase, is_database
 from ibpulse.workbench.overlap.events import TraceFile
 from ibpulse.workbench.overlap.exposed import ExposedOnWire

@@ -13,7 +13,7 @@ from ibpulse.base.text import escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
-from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.events.log import StateSpan
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
 from ibpulse.core.statistics.signs import Signs

@@ -41,10 +41,9 @@ from ibpulse.core.recordings.recording import (
     limit_jobs,
     meta_between,
 )
-from ibpulse.core.recordings.signals import PortSignals, no_readings
 from ibpulse.core.ring.spans import ticks_to_settle, widest_stride
 from ibpulse.core.signals import MEANINGS, Signal
-from ibpulse.core.statistics.gains import MISSING
+from ibpulse.core.statistics.gains import MISSING, PortSignals, no_readings
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS
 
 log = logging.getLogger(__name__)

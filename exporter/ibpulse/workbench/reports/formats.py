@@ -20,7 +20,7 @@ from ibpulse.core.jobs import JobRecord
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
-from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.steps.phases import Phase
 from ibpulse.workbench.reports import table
 from ibpulse.workbench.reports.comparison import Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run

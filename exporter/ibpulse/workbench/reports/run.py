@@ -35,8 +35,7 @@ from ibpulse.core.statistics.recorded import (
 )
 from ibpulse.core.statistics.silences import SampleTimes, describe_rates
 from ibpulse.core.statistics.span import SpanStatistics, describe_span, find_period_between
-from ibpulse.core.statistics.steps.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
-from ibpulse.core.statistics.steps.phases import find_phases
+from ibpulse.core.statistics.steps.phases import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic, find_phases
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.core.statistics.verdict import Moment, judge

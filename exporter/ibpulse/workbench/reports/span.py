@@ -14,7 +14,7 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import Moment
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
-from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.events.log import StateSpan
 from ibpulse.core.jobs import Key
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent

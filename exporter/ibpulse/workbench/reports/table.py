@@ -26,7 +26,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.jobs import Holding, JobRecord
 from ibpulse.core.limits import CANNOT_KNOW
 from ibpulse.core.model import DIRECTIONS
-from ibpulse.core.statistics.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
+from ibpulse.core.statistics.steps.phases import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.workbench.reports.comparison import Change, Report, look_next, step_remarks, step_rows, verdict
 from ibpulse.workbench.reports.rows import ReportRow, Unit, Value
 from ibpulse.workbench.reports.run import PortLine, Run

@@ -10,8 +10,7 @@ import numpy as np
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobsAnswer
-from ibpulse.core.answers.limits import LimitsAnswer
-from ibpulse.core.answers.node import PortAnswer, PortsAnswer
+from ibpulse.core.answers.node import LimitsAnswer, PortAnswer, PortsAnswer
 from ibpulse.core.answers.summary import Summary, SummaryAnswer
 from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
 from ibpulse.core.client.transport import NodeArray

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Singles
 from ibpulse.core.events import Event
-from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.events.log import StateSpan
 
 if TYPE_CHECKING:
     # pydantic is slow to import, and the terminal is looked at first

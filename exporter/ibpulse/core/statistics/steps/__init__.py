@@ -3,6 +3,5 @@
 runs    runs of samples, joined and marked; bursts and gaps; active and silent samples
 period  the step period of a series of rates
 edges   where steps begin and end: by their shape, or after silences, with bounds
-phase   the phases of a job, and the thresholds by which they are found
-phases  finds them in the traffic of a recording; the daemon watches second by second instead
+phases  the phases of a job, and their search in the traffic of a recording; the daemon watches second by second
 """
