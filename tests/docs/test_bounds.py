@@ -13,9 +13,9 @@ from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.web.app import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
 from ibpulse.base import limits
-from ibpulse.core.answers.events import MAX_EVENTS
+from ibpulse.core.answers.node import MAX_EVENTS
 from ibpulse.core.http import access, admission, server
-from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
+from ibpulse.core.recordings.files import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
 from ibpulse.workbench.recorder import counter_log
 from tests.docs.pages import ROOT
 from tools import readme_pictures

@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer, PendingAnswer
 from ibpulse.core.answers.members import MAX_ITEMS, AnswerPart, read_members
-from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.node import ClockAnswer, EventsAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import EVENTS, WindowAnswer, WindowHead
 from ibpulse.core.answers.summary import SummaryAnswer
 from tests.tables import for_each

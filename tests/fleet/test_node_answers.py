@@ -17,10 +17,9 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, AnswerPart
-from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.node import ClockAnswer, EventsAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamState, StreamSummary, WindowAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, read_window

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.node import EventsAnswer
 from ibpulse.core.answers.samples import History, Implausible, WindowHead
 from ibpulse.core.client.transport import NodeArray
 from ibpulse.gateway.samples import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ibpulse.core.answers.silence import MomentAnswer, RailSilenceAnswer, SilenceAnswer
+from ibpulse.core.answers.jobs import MomentAnswer, RailSilenceAnswer, SilenceAnswer
 from ibpulse.core.statistics.lateness import ClockOffset, MeasuredOffset
 from ibpulse.core.statistics.verdict import NodeSilence, Verdict
 from ibpulse.gateway import verdicts

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.jobs import CapturesAnswer, JobAnswer, PendingAnswer
-from ibpulse.core.answers.silence import SilenceAnswer, SilencesAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobAnswer, PendingAnswer, SilenceAnswer, SilencesAnswer
 from ibpulse.core.statistics.verdict import Verdict
 from ibpulse.gateway import verdicts, watch
 from ibpulse.gateway.captures import CAPTURES

@@ -15,7 +15,7 @@ import pytest
 
 from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
-from ibpulse.core.recordings import RecordingWriter, load, read_meta, reading, save, scan
+from ibpulse.core.recordings import RecordingWriter, files, load, read_meta, save, scan
 from ibpulse.core.recordings.file_format import KEY
 from ibpulse.core.statistics.plausible import MAX_STEPS
 from tests.recordings.recordings import make_recording, members
@@ -150,7 +150,7 @@ def test_a_table_that_is_no_recording_is_told(
 
 
 def test_more_rows_than_fit_are_refused_before_they_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_GROUP_ROWS", 999)
+    monkeypatch.setattr(files, "MAX_GROUP_ROWS", 999)
     with pytest.raises(RecordingError, match="has a row group of more than 999 rows; use the file that ibpulse wrote"):
         load(path)
 
@@ -159,7 +159,7 @@ def test_a_recording_that_takes_too_much_memory_is_refused_and_a_part_of_it_is_n
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # two ports; a tenth of the recording fits
-    monkeypatch.setattr(limits, "spare_bytes", lambda: 50 * (2 * reading.ROW_BYTES + reading.TICK_BYTES))
+    monkeypatch.setattr(limits, "spare_bytes", lambda: 50 * (2 * files.ROW_BYTES + files.TICK_BYTES))
     with pytest.raises(
         RecordingError,
         match=r"has 500 samples of 2 ports to analyse, which takes 395 kB of memory; 39.5 kB can be spared; "
@@ -174,7 +174,7 @@ def test_memory_that_runs_out_while_reading_is_a_sentence(path: Path, monkeypatc
     def fail(*_: object) -> None:
         raise pa.ArrowMemoryError("malloc of size 1099511627776 failed")
 
-    monkeypatch.setattr(reading, "decode", fail)
+    monkeypatch.setattr(files, "decode", fail)
     with pytest.raises(
         RecordingError, match=r"takes more memory than the .* that can be spared, or is damaged; copy it"
     ):
@@ -194,7 +194,7 @@ def test_columns_of_others_are_not_read(path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_part_is_that_part_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", 64)
+    monkeypatch.setattr("ibpulse.core.recordings.files.GROUP_ROWS", 64)
     recording = make_recording(500)
     if stream:
         with RecordingWriter(tmp_path / "a", recording.meta) as writer:
@@ -214,8 +214,8 @@ def test_a_stream_with_a_huge_batch_is_refused_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = make_recording(50)
-    monkeypatch.setattr(reading, "MAX_GROUP_ROWS", 99)
-    monkeypatch.delattr(reading, "_stream")
+    monkeypatch.setattr(files, "MAX_GROUP_ROWS", 99)
+    monkeypatch.delattr(files, "_stream")
     writer = RecordingWriter(tmp_path / "a.parquet", recording.meta)
     writer.append(recording)
     with pytest.raises(RecordingError, match="has a batch of more than 99 rows"):

@@ -13,10 +13,10 @@ import pytest
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.file_format import read_header, write_header
+from ibpulse.core.recordings.files import RecordingWriter
 from ibpulse.core.recordings.from_ring import read_pieces
 from ibpulse.core.recordings.limits import SignalChange, find_recorded_signs, signal_changes
 from ibpulse.core.recordings.perfetto import SIGNS, NodeSamples
-from ibpulse.core.recordings.writing import RecordingWriter
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.signals import Signal

@@ -18,16 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import RecordingError
-from ibpulse.core.recordings import (
-    Recording,
-    RecordingWriter,
-    finish,
-    load,
-    read_meta,
-    save,
-    scan,
-    writing,
-)
+from ibpulse.core.recordings import Recording, RecordingWriter, files, finish, load, read_meta, save, scan
 from tests.recordings.recordings import make_meta, make_recording, recordings
 
 KILLED = """
@@ -142,7 +133,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
 def test_only_the_ticks_between_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, first: int, last: int
 ) -> None:
-    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", group_rows)
+    monkeypatch.setattr("ibpulse.core.recordings.files.GROUP_ROWS", group_rows)
     path, whole = tmp_path / "a.parquet", make_recording(1000)
     writer = RecordingWriter(path, whole.meta)
     for begin in range(0, 1000, 125):
@@ -178,7 +169,7 @@ def test_what_is_appended_piece_by_piece_is_loaded_whole(recording: Recording, c
 
 
 def test_small_pieces_are_put_together_to_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "GROUP_ROWS", 60)
+    monkeypatch.setattr(files, "GROUP_ROWS", 60)
     recording = make_recording(100)
     with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
         for first in range(0, 100, 7):

@@ -248,7 +248,7 @@ def test_a_chosen_port_is_described_alone(recording: Recording, name: str) -> No
 def test_loading_a_part_equals_cutting_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReportOptions
 ) -> None:
-    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", 100)
+    monkeypatch.setattr("ibpulse.core.recordings.files.GROUP_ROWS", 100)
     recording = play(DENSE, 10)
     save(tmp_path / "a.parquet", recording)
     part, outside = load_part(tmp_path / "a.parquet", options)

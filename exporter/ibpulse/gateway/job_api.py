@@ -19,9 +19,9 @@ from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.jobs import VerdictsAnswer
+from ibpulse.core.answers.node import EventsAnswer
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, encode_npy
-from ibpulse.core.answers.silence import VerdictsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.http import requests

@@ -18,7 +18,7 @@ import orjson
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.events import EventAnswer, EventsAnswer
+from ibpulse.core.answers.node import EventAnswer, EventsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, batch_event, event, gap_event

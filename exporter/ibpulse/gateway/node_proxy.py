@@ -17,10 +17,9 @@ from starlette.responses import Response
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences, find_cause
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.node import ClockAnswer, LimitsAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.node import ClockAnswer, EventsAnswer, LimitsAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import NPY_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.captures import MEDIA_TYPE, TRACE_TYPE, parse_name, trace_file

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, unexpected
-from ibpulse.core.answers.node import PortAnswer
+from ibpulse.core.answers.node import EventsAnswer, PortAnswer
 from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.client.transport import NodeArray, read_array

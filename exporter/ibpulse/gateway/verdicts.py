@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ibpulse.core.answers.silence import SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
+from ibpulse.core.answers.jobs import SilenceAnswer, WatchedAnswer, describe_stall, describe_watched
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.stalls import Stall, follow, lasting
+from ibpulse.core.statistics.silences import Stall, follow, lasting
 from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Verdict, judge, latest
 from ibpulse.gateway.push import PushedAlert
 

@@ -14,12 +14,11 @@ from functools import partial
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.answers.jobs import CapturesAnswer, PendingAnswer, StoredAnswer
-from ibpulse.core.answers.silence import SilencesAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, PendingAnswer, SilencesAnswer, StoredAnswer
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.stalls import Stall
+from ibpulse.core.statistics.silences import Stall
 from ibpulse.gateway.captures import CAPTURES, MIN_NS, WantedCapture, capture_job, missing_nodes_text
 from ibpulse.gateway.jobs import FleetJob, list_jobs
 from ibpulse.gateway.nodes.requests import Node, ask_node

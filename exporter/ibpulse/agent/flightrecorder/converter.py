@@ -66,8 +66,8 @@ def main() -> int:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     try:
+        from ibpulse.core.recordings.files import read_meta, scan_part  # pyarrow is optional
         from ibpulse.core.recordings.perfetto import TracedNode, write_trace
-        from ibpulse.core.recordings.reading import read_meta, scan_part  # pyarrow is optional
 
         sys.stdout.buffer.writelines(write_trace([TracedNode(read_meta(INPUT), scan_part(INPUT))]))
     except IbpulseError as error:

@@ -111,7 +111,7 @@ def write_capture(job: Job) -> None:
     Raises:
         IbpulseError: the ring cannot be read, the file cannot be written, or pyarrow is missing.
     """
-    from ibpulse.core.recordings.writing import save_pieces  # pyarrow is optional
+    from ibpulse.core.recordings.files import save_pieces  # pyarrow is optional
 
     reader = RingReader(RingFile(job.ring, writable=False, descriptor=job.file))
     at_once = max(1, ROWS_AT_ONCE // len(job.meta.ports))

@@ -32,7 +32,7 @@ from ibpulse.base.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import sentence_list
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.silence import SilenceAnswer
+from ibpulse.core.answers.jobs import SilenceAnswer
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.captures import COOLDOWN_NS
 from ibpulse.core.events import EventLog

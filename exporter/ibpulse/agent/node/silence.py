@@ -11,7 +11,7 @@ from ibpulse.agent.aggregator.jobs import MAX_JOBS
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.answers.silence import (
+from ibpulse.core.answers.jobs import (
     MomentAnswer,
     PauseAnswer,
     RailSilenceAnswer,
@@ -33,10 +33,12 @@ from ibpulse.core.statistics.silences import (
     LONGEST_PAUSES,
     NEWEST_PAUSES,
     SilenceWatch,
+    Stall,
     StorageWatch,
     TickPause,
+    follow,
+    lasting,
 )
-from ibpulse.core.statistics.stalls import Stall, follow, lasting
 from ibpulse.core.statistics.verdict import (
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,

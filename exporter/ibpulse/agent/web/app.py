@@ -25,9 +25,9 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import escape_controls, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.base.values import SOME_SECONDS, unknown_word
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.node import (
     ClockAnswer,
+    EventsAnswer,
     Identity,
     LimitAnswer,
     LimitsAnswer,

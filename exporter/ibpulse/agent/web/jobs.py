@@ -15,8 +15,14 @@ from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, whole_ms
-from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer
-from ibpulse.core.answers.silence import SilencesAnswer, VerdictsAnswer
+from ibpulse.core.answers.jobs import (
+    HoldingAnswer,
+    JobAnswer,
+    JobPortsAnswer,
+    JobsAnswer,
+    SilencesAnswer,
+    VerdictsAnswer,
+)
 from ibpulse.core.http.problems import model, operation
 from ibpulse.core.http.requests import choose_key
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs

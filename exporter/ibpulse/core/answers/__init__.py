@@ -5,10 +5,8 @@ reader takes nothing that is not described: a name with control characters is re
 an unknown member is dropped, and lengths, counts and numbers have bounds.
 
 members     the kinds of members with their bounds, and the check of a whole answer
-node        clock, ports, topology, and signs of what limited the rails
-events, jobs
-            the answers of the paths with these names; captures are in `jobs`
-silence     until when each job moved bytes, for verdicts
+node        clock, ports, topology, events, and signs of what limited the rails
+jobs        jobs, until when each moved bytes, verdicts, and captures
 summary     the statistics of a node and of a port, which snapshot, summary and stream share
 samples     windows and streams
 """

@@ -1,17 +1,20 @@
-"""`/api/v1/{clock,ports,topology,limits}`: the clock, ports, devices and GPUs of a node, and what limited its rails."""
+"""`/api/v1/{clock,ports,topology,limits,events}`: a node, what limited its rails, and what happened on it."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ibpulse.base.instants import parse_rfc3339
-from ibpulse.base.units import SECOND_NS, whole_ms
+from ibpulse.base.text import escape_controls
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, whole_ms
 from ibpulse.core.answers.jobs import JobPortsAnswer
 from ibpulse.core.answers.members import (
     MAX_PORTS,
+    MAX_SENTENCE,
     Amount,
     AnswerPart,
     Count,
@@ -24,14 +27,17 @@ from ibpulse.core.answers.members import (
     Sentences,
     at_most,
 )
-from ibpulse.core.events.event import MAX_INTEGER
-from ibpulse.core.model import MAX_PORT_NUMBER, PortId, PortIdentity
+from ibpulse.core.events.event import MAX_INTEGER, MAX_RATE, MAX_STRIDE, STARTED, Event, started_states
+from ibpulse.core.model import MAX_PORT_NUMBER, PortId, PortIdentity, PortState
 
 MAX_LINKS = 100
 DISAPPEARED = "disappeared"
 # -1 is what the kernel says where there is none
 NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
 MAX_BINS = 36_000
+MAX_EVENTS = 10_000
+# the event `started` has eight members of each port, at most 1024 of them
+MAX_DETAILS, MAX_DETAIL_DEPTH = 20_000, 4
 
 
 def _whole_ms(seconds: float) -> float:
@@ -248,3 +254,100 @@ class LimitsAnswer(AnswerPart):
     legend: Annotated[dict[Name, Sentence], Few] = Field(description="What each letter of a strip means.")
     cannot_know: Sentence
     job: JobPortsAnswer | None = Field(None, description="Only there if the query names a job.")
+
+
+def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = None) -> Any:
+    """Free values of JSON, in bounds, with escaped texts; `left` counts how many more there may be."""
+    left = [MAX_DETAILS] if left is None else left
+    left[0] -= 1
+    if left[0] < 0 or depth < 0:
+        raise ValueError("has too many details")
+    if isinstance(value, str):
+        return escape_controls(value[:MAX_SENTENCE])
+    if isinstance(value, Mapping):
+        return {plain_value(name, 0, left): plain_value(each, depth - 1, left) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain_value(each, depth - 1, left) for each in value]
+    if value is None or isinstance(value, bool):
+        return value
+    # false for NaN, and unlike math.isfinite without an error of its own for whole numbers of any length
+    if not abs(value) <= MAX_INTEGER:
+        raise ValueError("has a number that is too large or not finite")
+    return value
+
+
+Plain = Annotated[dict[str, Any], BeforeValidator(plain_value)]
+Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
+
+
+class StateAnswer(AnswerPart):
+    """The properties of a port that belong to a moment."""
+
+    state: Name = Field(description="State of the link, in the kernel's word.")
+    physical: Name = Field(description="State of the physical layer, in the kernel's word.")
+    active: bool
+    rate_bytes_per_second: Rate | None = Field(
+        description="Data rate of one direction while active, otherwise the last one while it was; null if unknown."
+    )
+    rail: bool = Field(description="Whether the role is compute.")
+    stride: Annotated[int, Field(ge=1, le=MAX_STRIDE)] = Field(
+        description="Number of sampling intervals between two samples."
+    )
+    problem: Name = Field(description="no-counters, unreadable, hung, disappeared, or empty.")
+    role: Role
+
+    @property
+    def value(self) -> PortState:
+        """As a value of the program."""
+        return PortState(**vars(self))
+
+
+class EventAnswer(AnswerPart):
+    """Something that happened at most `uncertainty_ms` before `time_ms`, when it was noticed."""
+
+    time_ms: Milliseconds
+    time: Name = Field(description="The same in RFC 3339, UTC.")
+    uncertainty_ms: Milliseconds
+    kind: Name
+    subject: Name = Field(description="A port, a device, or empty for the node.")
+    device: Name
+    port: Annotated[int, Field(ge=0, le=MAX_INTEGER)] | None
+    text: Sentence = Field(description="A sentence.")
+    before: StateAnswer | None = Field(description="State of the port before; null if it did not change or exist.")
+    after: StateAnswer | None
+    details: Plain
+
+    @model_validator(mode="after")
+    def _check_states(self) -> EventAnswer:
+        if self.kind == STARTED:
+            started_states(self.value)
+        return self
+
+    @property
+    def value(self) -> Event:
+        """As a value of the program."""
+        return Event(
+            time_ns=self.time_ms * MILLISECOND_NS,
+            kind=self.kind,
+            subject=self.subject,
+            text=self.text,
+            uncertainty_ns=self.uncertainty_ms * MILLISECOND_NS,
+            before=None if self.before is None else self.before.value,
+            after=None if self.after is None else self.after.value,
+            details=self.details,
+        )
+
+
+class EventsAnswer(AnswerPart):
+    """The newest events of a span, by time."""
+
+    from_ms: Milliseconds | None = Field(description="Begin of the span; null for all events.")
+    to_ms: Milliseconds
+    kinds: Annotated[dict[Name, Count], Few] = Field(description="Number of these events by kind.")
+    left_out: Count = Field(description="Number of older events of the span that the limit left out.")
+    events: Annotated[list[EventAnswer], at_most(MAX_EVENTS)]
+
+    @property
+    def values(self) -> tuple[Event, ...]:
+        """The events as values of the program."""
+        return tuple(event.value for event in self.events)

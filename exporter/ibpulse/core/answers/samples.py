@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from ibpulse.core.answers.events import MAX_EVENTS, Plain
 from ibpulse.core.answers.jobs import JobPortsAnswer
 from ibpulse.core.answers.members import (
     MAX_JOBS,
@@ -27,6 +26,7 @@ from ibpulse.core.answers.members import (
     SeriesName,
     at_most,
 )
+from ibpulse.core.answers.node import MAX_EVENTS, Plain
 from ibpulse.core.answers.summary import NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.arrays import Singles
 from ibpulse.core.events.event import MAX_INTEGER

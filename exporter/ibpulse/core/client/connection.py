@@ -16,9 +16,8 @@ import orjson
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import first_names, split_lines
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, Part
-from ibpulse.core.answers.node import PortsAnswer
+from ibpulse.core.answers.node import MAX_EVENTS, EventsAnswer, PortsAnswer
 from ibpulse.core.client import TIMEOUT_SECONDS, DaemonAddress, transport
 
 MAX_ANSWER_BYTES = 64_000_000

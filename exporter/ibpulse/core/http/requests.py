@@ -15,8 +15,8 @@ from starlette.responses import Response
 from ibpulse.base.text import first_names
 from ibpulse.base.units import format_duration
 from ibpulse.base.values import INSTANT, SOME_TIME, Kind
-from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.answers.members import AnswerPart
+from ibpulse.core.answers.node import MAX_EVENTS
 from ibpulse.core.captures import Alert, parse_start
 from ibpulse.core.events import KINDS
 from ibpulse.core.http.access import USER

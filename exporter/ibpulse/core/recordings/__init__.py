@@ -2,7 +2,7 @@
 
 recording   the value, with its events and jobs; neither pyarrow nor pydantic
 file_format the header with its version, and samples as Arrow columns
-writing, reading        values to files and back
+files       values to files and back
 from_ring   samples and events of a ring
 perfetto    samples, steps, bursts, stalls and what happened, as a trace of Perfetto
 """
@@ -15,8 +15,18 @@ from ibpulse.base.installation import late_names
 from ibpulse.core.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:
-    from ibpulse.core.recordings.reading import RecordingExtent, load, read_extent, read_meta, scan, scan_part
-    from ibpulse.core.recordings.writing import RecordingWriter, finish, save, save_pieces
+    from ibpulse.core.recordings.files import (
+        RecordingExtent,
+        RecordingWriter,
+        finish,
+        load,
+        read_extent,
+        read_meta,
+        save,
+        save_pieces,
+        scan,
+        scan_part,
+    )
 
 __all__ = [
     "RecordedPort",
@@ -37,9 +47,12 @@ __all__ = [
 
 __getattr__ = late_names(
     __name__,
-    {
-        **dict.fromkeys(("RecordingWriter", "finish", "save", "save_pieces"), "writing"),
-        **dict.fromkeys(("RecordingExtent", "load", "read_extent", "read_meta", "scan", "scan_part"), "reading"),
-    },
+    dict.fromkeys(
+        (
+            *("RecordingExtent", "load", "read_extent", "read_meta", "scan", "scan_part"),
+            *("RecordingWriter", "finish", "save", "save_pieces"),
+        ),
+        "files",
+    ),
 )
 """pyarrow is optional and takes memory."""

@@ -7,8 +7,8 @@ moments     time-weighted sums, the statistics derived from them, quantiles
 sums        ports, and the sum over the rails of a node, over a time range
 balance, signature
             one statistic each; saturation
-verdict, stalls, silences
-            the silence of a job: when it began on each node, its cause, and its end
+silences, verdict
+            the silence of a job: when it began on each node and when it ended, and its cause
 steps       runs of samples, bursts, the step period, edges of steps, phases of a job
 recorded, span
             all statistics of a recorded time range, with confidence intervals

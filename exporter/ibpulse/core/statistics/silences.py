@@ -1,4 +1,4 @@
-"""Follows the silences of a job on one node in the byte counters of its rails: the last bytes, and the regular pauses.
+"""Follows the silences of a job: in the byte counters of its rails on one node, and over time by their verdicts.
 
 A counter that has not moved proves silence, also across missing samples; one that has moved only shows that bytes
 passed between two samples. Rates below a hundredth of the highest rate of the rail and direction count as silence, as
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.statistics.steps.runs import SILENT_PART, silence_level
-from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence, notable_seconds
+from ibpulse.core.statistics.verdict import Kind, Moment, NodeSilence, Pause, RailSilence, Verdict, notable_seconds
 
 # shorter silences are the many between the collectives of a step
 MIN_PAUSE_SECONDS = 0.05
@@ -40,6 +40,10 @@ ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
 # bytes sent this long after anything was received are retransmissions, or writes from this many samples on
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 Rates = npt.NDArray[np.floating]
+# of a job, newest first
+MAX_STALLS = 10
+# judgements of the same silence differ by less in the moment of the last byte
+SAME_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,3 +411,69 @@ def describe_rates(
         storage=between(*found.wrote) if found.wrote else None,
         ordered=times.bound is not None,
     )
+
+
+@dataclass(slots=True)
+class Stall:
+    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
+
+    It is `pushed` once it has lasted for `push_after` of its verdict. `said` are the kinds that were logged and
+    counted, each once, because verdicts may alternate.
+    """
+
+    verdict: Verdict
+    pushed: bool = False
+    ended_ns: int | None = None
+    resumed: bool = False
+    said: set[Kind] = field(default_factory=set)
+
+    def update(self, verdict: Verdict) -> None:
+        """Take over a new verdict on the same silence; its words change only with the names, or if more is known.
+
+        Nodes that forget their past, such as restarted daemons, do not take a verdict back.
+        """
+        old = self.verdict
+        # the end of a job is told after all
+        facts = [(each.kind, each.nodes, each.rails, len(each.evidence)) for each in (verdict, old)]
+        same = facts[0] == facts[1]
+        known = len(verdict.unknown) >= len(old.unknown)
+        if verdict.kind == "unknown" and old.kind != "unknown":
+            verdict = replace(old, seconds=verdict.seconds)
+        elif same and known:
+            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
+        self.verdict = verdict
+        self.pushed |= verdict.stalled
+
+    def move(self, seconds: float) -> None:
+        """Move its begin by the seconds by which the clock was set forward."""
+        low, high = self.verdict.since
+        self.verdict = replace(self.verdict, since=(low + seconds, high + seconds))
+
+
+def lasting(stalls: Sequence[Stall]) -> Stall | None:
+    """The stall that lasts, None without one; `stalls` are those of a job, newest first."""
+    return stalls[0] if stalls and stalls[0].ended_ns is None else None
+
+
+def follow(
+    stalls: list[Stall], verdict: Verdict | None, last: Moment | None, now_ns: int, *, over: bool = False
+) -> tuple[Stall | None, Stall | None]:
+    """Take over a new judgement of a job; the stall that began, and the one that ended.
+
+    `stalls` are those so far, newest first; the last byte of the job passed at `last`, None if that is not known.
+    The job is `over` if no node has it any more.
+    """
+    old, ended = lasting(stalls), None
+    if old and not verdict and not over and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
+        # nobody answers, or storage explains it: no traffic has refuted it
+        return None, None
+    if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
+        old.ended_ns, old.resumed, ended = now_ns, not over, old
+    if verdict is None:
+        return None, ended
+    if old and not ended:
+        old.update(verdict)
+        return None, None
+    begun = Stall(verdict, pushed=verdict.stalled)
+    stalls[:] = [begun, *stalls][:MAX_STALLS]
+    return begun, ended

@@ -19,8 +19,8 @@ from ibpulse.base.text import count_text, file_size_text, moment_text, names_tex
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan
 from ibpulse.core.recordings.file_format import pa
+from ibpulse.core.recordings.files import ticks_per_group
 from ibpulse.core.recordings.recording import LATEST_NS, meta_between
-from ibpulse.core.recordings.writing import ticks_per_group
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part, make_table
 from ibpulse.workbench.fleet.tiers import MAX_VALUES, PartOrigin, PartSummary, finish_part
 

@@ -18,9 +18,8 @@ import numpy as np
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.text import names_text, natural_key
-from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS
-from ibpulse.core.answers.node import is_node_name
+from ibpulse.core.answers.node import EventsAnswer, is_node_name
 from ibpulse.core.answers.samples import SignalsAnswer
 from ibpulse.core.client.connection import events_query
 from ibpulse.core.client.transport import HttpPeer, NodeArray, PeerAnswer, Query, read_answer, read_array, read_window

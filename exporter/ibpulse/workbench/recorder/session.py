@@ -22,8 +22,8 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.events import Event
 from ibpulse.core.recordings import Recording, RecordingMeta
+from ibpulse.core.recordings.files import RecordingWriter
 from ibpulse.core.recordings.from_ring import SampleSource
-from ibpulse.core.recordings.writing import RecordingWriter
 
 log = logging.getLogger(__name__)
 
