@@ -13,7 +13,7 @@ from ibpulse.agent.metrics.ports import OTHER_COUNTERS
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser
 from ibpulse.core.metrics.row import Metric
-from ibpulse.gateway import metrics
+from ibpulse.gateway import service
 from tests.contract.goldens import Golden
 
 
@@ -32,7 +32,7 @@ def table_goldens(_: Path) -> list[Golden]:
         Golden("settings.txt", settings),
         Golden("options.txt", options),
         Golden("metrics.txt", dict(_metrics((*TABLE, *OTHER_COUNTERS)))),
-        Golden("gateway-metrics.txt", dict(_metrics(metrics.ROWS))),
+        Golden("gateway-metrics.txt", dict(_metrics(service.ROWS))),
     ]
 
 

@@ -16,7 +16,7 @@ from ibpulse.agent.metrics.ports import OTHER_COUNTERS
 from ibpulse.agent.web.app import create_app
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
-from ibpulse.gateway.metrics import ROWS as GATEWAY_ROWS
+from ibpulse.gateway.service import ROWS as GATEWAY_ROWS
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, name, spans
 from tests.tables import for_each

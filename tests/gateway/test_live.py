@@ -13,11 +13,10 @@ import pytest
 from ibpulse.core.answers.samples import NPY_TYPE
 from ibpulse.core.client.transport import WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import live
-from ibpulse.gateway.jobs import find_lateness
+from ibpulse.gateway.jobs import JobNumbers, SummarySpan, find_lateness
 from ibpulse.gateway.live import GONE_NODE, MAX_ASKED, JobPolls, JobView
 from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.samples import NodeSamples
-from ibpulse.gateway.summary import JobNumbers, SummarySpan
 from tests.clocks import GivenClock
 from tests.fleet.daemons import poll_all
 from tests.fleet.hostile import Hostile, hostile

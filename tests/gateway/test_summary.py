@@ -6,10 +6,9 @@ from typing import Any
 
 from ibpulse.core.answers.jobs import JobAnswer
 from ibpulse.core.answers.summary import NodeSummary, SummaryAnswer
-from ibpulse.gateway.jobs import JobNode
+from ibpulse.gateway.jobs import JobNode, JobNumbers, SummarySpan
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.nodes.targets import Target
-from ibpulse.gateway.summary import JobNumbers, SummarySpan
 from tests.fleet.small_answers import JOB
 from tests.tables import for_each
 

@@ -24,7 +24,7 @@ from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.signals import MAX_FIRMWARE_READS, MAX_SIGNALS, SIGNS
 from ibpulse.core.signals import MEANINGS as SIGNALS
-from ibpulse.gateway.metrics import ROWS as GATEWAY_ROWS
+from ibpulse.gateway.service import ROWS as GATEWAY_ROWS
 from ibpulse.workbench.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.workbench.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from tools.grafana.alerts import ALERTS

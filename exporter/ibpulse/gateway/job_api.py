@@ -35,8 +35,10 @@ from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
     FleetJob,
     JobNode,
+    JobNumbers,
     Row,
     RowsQuery,
+    SummarySpan,
     choose_job,
     choose_rows,
     find_lateness,
@@ -56,7 +58,6 @@ from ibpulse.gateway.samples import (
     common_interval,
     find_places,
 )
-from ibpulse.gateway.summary import JobNumbers, SummarySpan
 
 SUMMARY_LAST = "10s"
 MAX_SUMMARY_SECONDS = 60

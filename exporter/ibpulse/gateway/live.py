@@ -25,11 +25,11 @@ from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway import jobs
+from ibpulse.gateway.jobs import JobNumbers, SummarySpan
 from ibpulse.gateway.nodes.requests import GONE, Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.samples import NodeSamples, ask_samples, bin_samples, common_interval, find_places
-from ibpulse.gateway.summary import JobNumbers, SummarySpan
 
 log = logging.getLogger(__name__)
 KEPT_MS = 61_000

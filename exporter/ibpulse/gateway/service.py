@@ -1,4 +1,4 @@
-"""The running gateway: discovery, the table of nodes and the web server in one event loop."""
+"""The running gateway: discovery, the table of nodes and the web server in one event loop, and its own metrics."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ import asyncio
 import logging
 import signal
 import socket
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import uvloop
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
 
 from ibpulse import __version__
 from ibpulse.base.deadline import DaemonThreads
+from ibpulse.base.errors import DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.limits import allow_open_files
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.application import REFUSALS, make_app
+from ibpulse.core.http.problems import operation, text
 from ibpulse.core.http.server import serve
 from ibpulse.core.http.web_config import WebConfigReloader
+from ibpulse.core.metrics.row import Labels, Subject, labelled
+from ibpulse.core.metrics.text import render_page
 from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.gateway.alerts import alert_router
 from ibpulse.gateway.job_api import job_router
-from ibpulse.gateway.metrics import gateway_metrics_router
 from ibpulse.gateway.node_proxy import node_router, node_stream_router
-from ibpulse.gateway.nodes.discovery import make_discovery
-from ibpulse.gateway.nodes.requests import Nodes
-from ibpulse.gateway.nodes.table import NodeTable
+from ibpulse.gateway.nodes.discovery import SourceState, make_discovery
+from ibpulse.gateway.nodes.requests import ANSWERED, Nodes
+from ibpulse.gateway.nodes.table import STATES, NodeTable
 from ibpulse.gateway.pages import node_list_router, page_router, probe_router
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
+from ibpulse.gateway.push import OUTCOMES as OUTCOMES_OF_PUSHES
 from ibpulse.gateway.push import AlertPush, PushOptions
 from ibpulse.gateway.watch import StallWatch
 
@@ -41,6 +49,92 @@ DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are th
 OPEN_FILES = 8192
 # names whose lookups may hang before others have to wait
 MAX_LOOKUPS = 64
+OUTCOMES = (ANSWERED, *get_args(DaemonFault))
+
+
+def _states(parts: GatewayParts) -> list[tuple[str, int]]:
+    found = Counter(row.state for row in parts.table.rows())
+    return [(state, found[state]) for state in STATES]
+
+
+def _clocks(parts: GatewayParts) -> list[tuple[str, ClockOffset]]:
+    return [(row.name, row.offset) for row in parts.table.rows() if row.offset]
+
+
+def _pushes(parts: GatewayParts) -> list[tuple[Labels, int]]:
+    """By the host of the receiver: several may be at one."""
+    found: Counter[Labels] = Counter()
+    for receiver in parts.push.receivers:
+        for outcome in OUTCOMES_OF_PUSHES:
+            found[receiver.name, outcome] += receiver.outcomes[outcome]
+    return list(found.items())
+
+
+VERSION: Subject[GatewayParts, None] = labelled("version", lambda parts: [(parts.version, None)])
+STATE = labelled("state", _states)
+OUTCOME: Subject[GatewayParts, int] = labelled(
+    "outcome", lambda parts: [(outcome, parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
+)
+NODE_CLOCK = labelled("node", _clocks)
+SOURCE: Subject[GatewayParts, SourceState] = labelled(
+    "source", lambda parts: [(source.name, source) for source in parts.discovery.sources()]
+)
+PUSHED = Subject(("receiver", "outcome"), _pushes)
+GIVEN: Subject[GatewayParts, int] = labelled("verdict", lambda parts: parts.verdicts.given.items())
+WITHDRAWN: Subject[GatewayParts, int] = labelled("verdict", lambda parts: parts.verdicts.withdrawn.items())
+FAILED: Subject[GatewayParts, int] = labelled("source", lambda parts: parts.discovery.failures().items())
+
+ROWS = (
+    VERSION.info("ibpulse_gateway_build_info", "Version of the gateway."),
+    STATE.gauge(
+        "ibpulse_gateway_nodes",
+        "Nodes by state: up, degraded (it answers, but rails are down or an answer is missing), down (no usable "
+        "answer), waiting (not asked yet).",
+        float,
+    ),
+    OUTCOME.counter(
+        "ibpulse_gateway_node_requests_total",
+        "Requests to nodes by outcome: answered, no-answer, refused (password or certificate), bad-answer (too large, "
+        "or an unexpected status or type). Answers whose members are wrong count as answered.",
+        float,
+    ),
+    NODE_CLOCK.gauge(
+        "ibpulse_gateway_node_clock_offset_seconds",
+        "Clock of the node minus that of the gateway, by the quickest request and reply of the last minutes.",
+        lambda offset: offset.offset_ns / SECOND_NS,
+    ),
+    NODE_CLOCK.gauge(
+        "ibpulse_gateway_node_clock_uncertainty_seconds",
+        "By how much ibpulse_gateway_node_clock_offset_seconds may be wrong, at most, either way.",
+        lambda offset: offset.uncertainty_ns / SECOND_NS,
+    ),
+    SOURCE.gauge(
+        "ibpulse_gateway_source_nodes",
+        "Nodes that a source listed in its last good answer.",
+        lambda source: float(source.nodes),
+    ),
+    GIVEN.counter("ibpulse_gateway_verdicts_total", "Verdicts on silent jobs.", float),
+    WITHDRAWN.counter(
+        "ibpulse_gateway_verdicts_withdrawn_total", "Verdicts that ended because the job had traffic again.", float
+    ),
+    PUSHED.counter(
+        "ibpulse_gateway_pushes_total", "Requests with alerts to Alertmanagers and webhooks, by outcome.", float
+    ),
+    FAILED.counter("ibpulse_gateway_discovery_failures_total", "Failed attempts to read a source of nodes.", float),
+)
+
+
+def gateway_metrics_router(parts: GatewayParts) -> APIRouter:
+    """The metrics route."""
+    router = APIRouter()
+
+    @router.get("/metrics", **operation("get_metrics", text("The metrics of the gateway.")))
+    async def metrics(request: Request) -> Response:
+        """Metrics for Prometheus."""
+        body, media_type = render_page(ROWS, parts, parts.registry, parts.counts, request.headers.get("accept"))
+        return Response(body, headers={"Content-Type": media_type})
+
+    return router
 
 
 def create_gateway(parts: GatewayParts) -> FastAPI:
