@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.nodes import find_failovers, find_hot_rail, split_rates
+from ibpulse.core.statistics.nodes import FleetStall, find_failovers, find_hot_rail, find_stalls, split_rates
 from ibpulse.core.statistics.silences import SampleTimes, find_silences
-from ibpulse.workbench.fleet.stalls import FleetStall, find_stalls
 
 NODES, RAILS = tuple(f"node{number}" for number in range(6)), tuple(f"mlx5_{number}:1" for number in range(8))
 

@@ -20,7 +20,7 @@ from ibpulse.core.recordings import save
 from ibpulse.workbench.overlap import databases
 from ibpulse.workbench.overlap.exposed import measure_overlap
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.merged import PROCESS as WIRE
+from ibpulse.workbench.overlap.report import PROCESS as WIRE
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from tests.overlap.played_traces import BEGIN_NS, MS, PlayedTrace, collective, compute, event, record, step, write_trace
 from tests.overlap.written_databases import PROCESS, write_nsight, write_rocpd

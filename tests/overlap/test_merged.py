@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.core.recordings import save
-from ibpulse.workbench.overlap.merged import PROCESS
+from ibpulse.workbench.overlap.report import PROCESS
 from tests.overlap.played_traces import BEGIN_NS, MS, PlayedTrace, compute, record, write_trace
 
 PLAYED = PlayedTrace(steps=4, seed=3)

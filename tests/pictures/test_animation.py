@@ -6,8 +6,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from ibpulse.base.errors import PictureError
-from ibpulse.workbench.pictures.animation import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
-from ibpulse.workbench.pictures.layout import (
+from ibpulse.workbench.pictures.animation import (
     BACKGROUND,
     BAR,
     DOWN,
@@ -16,7 +15,12 @@ from ibpulse.workbench.pictures.layout import (
     INK,
     INKS,
     LEVELS,
+    LINK_DOWN,
+    UNKNOWN,
     Layout,
+    build_motion,
+    count_frames,
+    draw_frames,
     lay_out_animation,
 )
 from ibpulse.workbench.pictures.run import choose_scale

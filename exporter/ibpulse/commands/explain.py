@@ -17,8 +17,7 @@ from ibpulse.workbench.nccl.grades import KnownHardware
 from ibpulse.workbench.overlap import report as overlaps
 from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_around, split_exposed, wire_activity
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.merged import SUFFIXES, WireClock, save_merged
-from ibpulse.workbench.overlap.report import TraceOverlap
+from ibpulse.workbench.overlap.report import SUFFIXES, TraceOverlap, WireClock, save_merged
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from ibpulse.workbench.reports.span import ReportOptions
 

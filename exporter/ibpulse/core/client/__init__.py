@@ -1,7 +1,7 @@
 """The only HTTP client: asks daemons, gateways and lists of nodes over httpx, which only the other modules load.
 
 transport   bounded requests to one server, for an event loop, and the check of answers
-connection  the same without one: requests to one daemon
+connection  the same without one: requests to one daemon or gateway
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
-from ibpulse.core.statistics.nodes import HOT_FACTOR, RailSplit
+from ibpulse.core.statistics.nodes import HOT_FACTOR, FleetStall, RailSplit
 from ibpulse.core.statistics.verdict import Verdict
 from ibpulse.workbench.fleet.report import LEVEL, MAX_JUDGED, FleetReport, PlaceRow, StepRow
-from ibpulse.workbench.fleet.stalls import FleetStall
 
 Kind = Literal[
     "stall", "late", "fewer-steps", "failover", "idle-port", "different-port", "hot-rail", "different-node", "place",

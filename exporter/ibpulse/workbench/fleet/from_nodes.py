@@ -21,7 +21,7 @@ from ibpulse.base.text import names_text, natural_key
 from ibpulse.core.answers.members import NOT_OURS
 from ibpulse.core.answers.node import EventsAnswer, is_node_name
 from ibpulse.core.answers.samples import SignalsAnswer
-from ibpulse.core.client.connection import events_query
+from ibpulse.core.client.connection import GatewayNodes, events_query
 from ibpulse.core.client.transport import HttpPeer, NodeArray, PeerAnswer, Query, read_answer, read_array, read_window
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
 from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
@@ -42,7 +42,6 @@ from ibpulse.workbench.recorder.from_daemon import (
     signals_query,
     wants_signals,
 )
-from ibpulse.workbench.recorder.from_gateway import GatewayNodes
 
 T = TypeVar("T")
 Answer = TypeVar("Answer")

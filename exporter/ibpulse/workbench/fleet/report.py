@@ -15,7 +15,15 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, MIN_STEPS, Lateness, compare_nodes, match_steps
-from ibpulse.core.statistics.nodes import Failover, RailSplit, find_failovers, split_rates
+from ibpulse.core.statistics.nodes import (
+    Failover,
+    FleetStall,
+    RailSplit,
+    Span,
+    find_failovers,
+    find_stalls,
+    split_rates,
+)
 from ibpulse.core.statistics.recorded import find_interval, resample
 from ibpulse.core.statistics.silences import SampleTimes, describe_rates, find_silences
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, StepTimes
@@ -28,7 +36,6 @@ from ibpulse.core.statistics.steps.runs import (
 )
 from ibpulse.core.statistics.verdict import NodeSilence, Verdict, judge
 from ibpulse.workbench.fleet.source import DatasetChoice, FleetNode, GroupSteps, NodeSums, ReportSource
-from ibpulse.workbench.fleet.stalls import FleetStall, Span, find_stalls
 
 # groups of ports of two nodes are the same if they share this part of all their ports
 SAME_PORTS = 0.5

@@ -13,13 +13,12 @@ import numpy as np
 from ibpulse.base.errors import DatasetError, RecordingError
 from ibpulse.base.files import write_whole
 from ibpulse.base.text import natural_key
-from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.client.connection import DaemonConnection, ask_job
 from ibpulse.core.recordings import Recording, RecordingMeta, read_meta, scan_part
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
 from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.workbench.fleet.dataset import FILES, RAW, DatasetStore, Part
 from ibpulse.workbench.recorder.from_daemon import recent_pieces
-from ibpulse.workbench.recorder.from_gateway import ask_job
 from ibpulse.workbench.reports.span import ReportOptions, choose_part
 
 PIECE_TICKS = 8192

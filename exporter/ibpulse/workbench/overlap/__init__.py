@@ -3,5 +3,5 @@
 events, databases        the events of a trace: JSON, streamed; SQLite
 kernels, trace           kernels that communicate; the GPU work
 intervals, exposed       exposed communication, overlap and idle time, exactly; waiting and moving, by a recording
-report, merged           all that as text and JSON; the wire in the trace
+report                   all that as text and JSON, and the wire in the trace
 """

@@ -5,8 +5,7 @@ run      the drawn part of one recording: columns of samples, and the scale shar
 panels   the drawing libraries, or how to install them; colours; the parts that several pictures share; writing a file
 heatmap, distribution   two kinds of still pictures
 still    pictures of recordings, with the key numbers of their reports
-layout   the static parts of an animation, and the positions of the moving ones
-animation  the frames of an animation, as GIF or MP4
+animation  the layout of an animation, and its frames as GIF or MP4
 steps    predicted steps
 """
 

@@ -17,7 +17,7 @@ from ibpulse.core.answers.jobs import PendingAnswer
 from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client import TIMEOUT_SECONDS
-from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports, gateway_nodes
+from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_job, ask_ports, gateway_nodes
 from ibpulse.core.recordings import RecordingMeta
 from ibpulse.workbench.pictures.options import Theme, Unit
 from ibpulse.workbench.pictures.still import Picture, draw_runs, sum_of_each
@@ -31,7 +31,6 @@ from ibpulse.workbench.recorder.from_daemon import (
     ask_samples,
     with_past,
 )
-from ibpulse.workbench.recorder.from_gateway import ask_job
 
 CAPTURES = "/api/v1/captures"
 SOURCE = "daemon"
