@@ -10,8 +10,6 @@ from prometheus_client import CollectorRegistry
 from ibpulse import __version__
 from ibpulse.agent.aggregator.snapshot import LATENESS_BUCKETS, TICK_DURATION_BUCKETS, SamplerSnapshot, Snapshot
 from ibpulse.agent.metrics import node, ports
-from ibpulse.agent.metrics.node import NODE
-from ibpulse.agent.metrics.ports import port_values
 from ibpulse.base.units import SECOND_NS, parse_duration
 from ibpulse.core.events import KINDS
 from ibpulse.core.metrics import web
@@ -150,12 +148,12 @@ EVENT_KIND: Subject[Snapshot, int] = labelled("kind", lambda snapshot: snapshot.
 SIMULATED = Subject((), _simulated)
 BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
-    NODE.gauge(
+    node.NODE.gauge(
         "ibpulse_aggregated_until_timestamp_seconds",
         "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
     ),
-    NODE.counter(
+    node.NODE.counter(
         "ibpulse_aggregator_skipped_seconds_total",
         "Time missing from all metrics because aggregation fell behind by more than the length of the history.",
         lambda snapshot: snapshot.skipped_seconds,
@@ -226,9 +224,9 @@ def _unreliable(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
         resolution = port.effective_resolution_seconds
         if port.left_alone:
             causes += 1
-            yield (UNREADABLE, *port_values(port.port.id)), None
+            yield (UNREADABLE, *ports.port_values(port.port.id)), None
         elif resolution is not None and resolution > MAX_RESOLUTION_INTERVALS * port.sampling_interval_seconds:
-            yield (SLOW, *port_values(port.port.id)), None
+            yield (SLOW, *ports.port_values(port.port.id)), None
     if not causes and _misses_samples(snapshot):
         yield (MISSING, "", ""), None
 

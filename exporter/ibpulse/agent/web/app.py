@@ -58,6 +58,10 @@ from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
 from ibpulse.core.statistics.moments import or_none
 from ibpulse.core.statistics.signs import EVERY_NS
 
+DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by sample."
+DEFAULT_LAST = "1m"
+# encoding this many takes less than 10 ms; more are encoded in a thread
+MAX_IN_LOOP = 1000
 _LINKS = (
     ("metrics", "metrics for Prometheus"),
     ("api/v1/window?last=5s&max_points=500", "newest raw samples"),
@@ -169,9 +173,6 @@ def _source(port: Port, parts: WebParts) -> Source | None:
         resolution_seconds=stride * parts.node.reader.interval_ns / SECOND_NS,
         note=port.source.note,
     )
-
-
-DEFAULT_LAST = "1m"
 
 
 class SummaryQuery(SpanQuery):
@@ -325,10 +326,6 @@ def _read(parts: WebParts, ticks: range, job: ChosenJob | None) -> list[PortSign
         kept = job.ports.mask([rail.name for rail in found], ticks.start, len(ticks))
         found = [replace(rail, signs=rail.signs.only(mine)) for rail, mine in zip(found, kept, strict=True)]
     return found
-
-
-# encoding this many takes less than 10 ms; more are encoded in a thread
-MAX_IN_LOOP = 1000
 
 
 def add_events(router: APIRouter, parts: WebParts) -> None:
@@ -487,9 +484,6 @@ def add_pages(app: FastAPI, parts: WebParts) -> None:
     @app.get("/api/docs", include_in_schema=False)
     async def reference() -> HTMLResponse:
         return page("ibpulse API", reference_body(app.openapi()))
-
-
-DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by sample."
 
 
 def create_app(parts: WebParts) -> FastAPI:

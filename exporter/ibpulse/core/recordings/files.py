@@ -27,19 +27,24 @@ from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.text import count_text, size_text, split_lines
 from ibpulse.core.events import Event
-from ibpulse.core.recordings import file_format
 from ibpulse.core.recordings.file_format import (
     KEY,
     MAX_HEADER_BYTES,
+    RATE_COLUMNS,
+    SECONDS_COLUMNS,
+    UNCERTAINTY_COLUMNS,
     batch_times,
     columns,
     decode,
+    encode,
     is_events,
     missing_column,
     pa,
     pq,
     read_events,
     read_header,
+    schema,
+    write_events,
 )
 from ibpulse.core.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between, meta_with
 
@@ -63,10 +68,10 @@ _EXCLUSIVELY = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEX
 _OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "version": "2.6",
-    "use_dictionary": ["device", "port", *file_format.UNCERTAINTY_COLUMNS],
+    "use_dictionary": ["device", "port", *UNCERTAINTY_COLUMNS],
     "column_encoding": {
         "time": "DELTA_BINARY_PACKED",
-        **dict.fromkeys((*file_format.RATE_COLUMNS, *file_format.SECONDS_COLUMNS), "BYTE_STREAM_SPLIT"),
+        **dict.fromkeys((*RATE_COLUMNS, *SECONDS_COLUMNS), "BYTE_STREAM_SPLIT"),
     },
 }
 
@@ -341,15 +346,13 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
     Each piece has at least one sample; `meta` replaces theirs.
     """
     temporary = path.with_name(path.name + TEMPORARY)
-    into = file_format.schema(meta)
+    into = schema(meta)
     with _as_writing_error(path):
         try:
             with open(_create(temporary), "wb") as file:
                 with pq.ParquetWriter(file, into, **_OPTIONS) as writer:
                     for piece in pieces:
-                        writer.write_batch(
-                            file_format.encode(piece, into), row_group_size=len(meta.ports) * piece.ticks
-                        )
+                        writer.write_batch(encode(piece, into), row_group_size=len(meta.ports) * piece.ticks)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -401,7 +404,7 @@ class RecordingWriter:
         with _as_writing_error(self.partial):
             # exclusive, so that the partial file of another recording is not lost
             self._file = os.fdopen(os.open(self.partial, _EXCLUSIVELY, 0o640), "wb")
-            self._schema = file_format.schema(self._meta)
+            self._schema = schema(self._meta)
             # without threads, which would take 4 MB
             options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
             self._stream = pa.ipc.new_stream(self._file, self._schema, options=options)
@@ -418,7 +421,7 @@ class RecordingWriter:
             raise ValueError("the piece has other ports or another interval than its recording")
         for part in (*self._gap_before(piece), piece):
             with _as_writing_error(self.partial):
-                self._stream.write_batch(file_format.encode(part, self._schema))
+                self._stream.write_batch(encode(part, self._schema))
                 self._file.flush()
             self._first_ns = part.start_ns if self._first_ns is None else self._first_ns
             self.ticks += part.ticks
@@ -429,9 +432,9 @@ class RecordingWriter:
         if not events:
             return
         none = np.empty((len(self._meta.ports), 2, 0))
-        batch = file_format.encode(Recording(self._meta, 0, none, none), self._schema)
+        batch = encode(Recording(self._meta, 0, none, none), self._schema)
         with _as_writing_error(self.partial):
-            self._stream.write_batch(batch, custom_metadata=file_format.write_events(events))
+            self._stream.write_batch(batch, custom_metadata=write_events(events))
             self._file.flush()
         self._events += events
 

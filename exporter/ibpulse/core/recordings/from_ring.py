@@ -17,7 +17,6 @@ from ibpulse.core.recordings.recording import MAX_PORTS, RecordedPort, Recording
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader, read_signals
 from ibpulse.core.ring.spans import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
-from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import PortSignals, no_readings
 from ibpulse.core.statistics.plausible import LineRate
 
@@ -83,10 +82,18 @@ def _read_piece(
 def _read_signals(
     reader: RingReader, port: RecordedPort, slots: Mapping[str, int], tick: int, count: int
 ) -> PortSignals:
+    """The readings of a port at `count` ticks, counted from the first; none if its slot has other signals by now."""
     slot = slots.get(str(port.id))
     if slot is None or not port.signals:
         return no_readings(len(port.signals))
-    return read_port_signals(reader, slot, port.signals, tick, tick + count - 1)
+    ticks, readings = read_signals(reader, slot, tick, tick + count - 1)
+    if readings.signals != port.signals or not len(ticks):
+        return no_readings(len(port.signals))
+    # the middle of the whole reading
+    time_ns = (readings.time_ns.min(axis=1) + readings.time_ns.max(axis=1)) / 2
+    seconds = np.diff(time_ns, prepend=np.nan) / 1e9
+    kept = ticks >= tick
+    return PortSignals(ticks[kept] - tick, seconds[kept], readings.counters[kept])
 
 
 def _find_slots(reader: RingReader, meta: RecordingMeta) -> dict[str, int]:
@@ -247,17 +254,3 @@ def mark_others(events: Sequence[Event], names: Collection[str]) -> Sequence[Eve
         else event
         for event in events
     ]
-
-
-def read_port_signals(
-    reader: RingReader, slot: int, signals: tuple[Signal, ...], first_tick: int, last_tick: int
-) -> PortSignals:
-    """The readings of a slot at these ticks, counted from the first; none if it has other signals by now."""
-    ticks, readings = read_signals(reader, slot, first_tick, last_tick)
-    if readings.signals != signals or not len(ticks):
-        return no_readings(len(signals))
-    # the middle of the whole reading
-    time_ns = (readings.time_ns.min(axis=1) + readings.time_ns.max(axis=1)) / 2
-    seconds = np.diff(time_ns, prepend=np.nan) / 1e9
-    kept = ticks >= first_tick
-    return PortSignals(ticks[kept] - first_tick, seconds[kept], readings.counters[kept])
