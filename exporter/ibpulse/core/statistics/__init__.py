@@ -12,7 +12,8 @@ silences, verdict
 steps       runs of samples, bursts, the step period, edges of steps, phases of a job
 recorded, span
             all statistics of a recorded time range, with confidence intervals
-signs       signs of what limited a port, from its counters of congestion
+gains, signs
+            readings of the counters of congestion of a port, what they gained, and signs of what limited it
 lateness, nodes
             many nodes: how far their clocks are apart, which is late or fell silent, which rail is hot
 
