@@ -13,20 +13,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.archives import extract
 from tests.campaigns.vm.packages import KEYRING, read_mirror
 from tests.grafana.servers import free_address
 from tests.running import eventually
@@ -95,8 +92,7 @@ def make_release(folder: Path) -> None:
         source = folder / version
         source.mkdir(parents=True)
         packed = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=BytesIO(packed)) as tar:
-            extract(tar, source)
+        subprocess.run(["tar", "--extract", "--no-same-permissions", f"--directory={source}"], input=packed, check=True)
         package = source / "exporter" / "ibpulse" / "__init__.py"
         package.write_text(re.sub('__version__ = ".*"', f'__version__ = "{version}"', package.read_text()))
         build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}")
