@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.running import eventually
+from tests.running import end, eventually
 
 PORT_FILES = {
     "counters/port_xmit_data": "1000",
@@ -39,8 +40,7 @@ def simulated(
         assert process.poll() is None
         yield directory
     finally:
-        process.terminate()
-        process.wait(10)
+        end(process, signal.SIGTERM)
 
 
 def add_device(root: Path, name: str, port: int = 1) -> None:

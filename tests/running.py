@@ -30,6 +30,16 @@ def eventually(check: Callable[[], T | None], seconds: float = HANG_SECONDS, pau
     return answer
 
 
+def end(process: subprocess.Popen[bytes], *signals: int) -> int:
+    """End a program by signals, and by force if it does not end; its exit status."""
+    try:
+        for number in signals:
+            process.send_signal(number)
+        return process.wait(HANG_SECONDS)
+    finally:
+        process.kill()
+
+
 @dataclass
 class Metrics:
     """Samples of one scrape by name and labels."""
@@ -106,14 +116,14 @@ class Running:
 
     def start(self) -> None:
         """Start the daemon and wait until it is ready and has counted its first second."""
-        self.launch()
-        self.wait_until_counting()
-
-    def wait_until_counting(self) -> None:
-        """Return once the daemon is ready and has counted its first second."""
-        eventually(lambda: self.ask("/-/ready").status_code == 200)
-        if self._needs_ports:
-            eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))
+        try:
+            self.launch()
+            eventually(lambda: self.ask("/-/ready").status_code == 200)
+            if self._needs_ports:
+                eventually(lambda: self.metrics().find("ibpulse_port_transmit_bytes_total"))
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
 
     def launch(self) -> None:
         """Start the daemon and wait until it says where it listens."""
@@ -143,8 +153,7 @@ class Running:
         if self._process is None:
             return 0
         process, self._process = self._process, None
-        process.send_signal(number)
-        status = process.wait(HANG_SECONDS)
+        status = end(process, number)
         assert self.may_fail_inside or "internal error" not in self.log(), self.log()
         return status
 

@@ -30,7 +30,7 @@ from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.service import create_gateway
 from tests.docs.pages import ROOT, blocks
 from tests.fleet.daemons import poll_all
-from tests.running import eventually
+from tests.running import end, eventually
 
 VERSION = "1.2.3"
 
@@ -94,8 +94,7 @@ def program(log: Path, *words: str) -> Iterator[None]:
     try:
         yield
     finally:
-        process.send_signal(signal.SIGTERM)
-        status = process.wait(30)
+        status = end(process, signal.SIGTERM)
     assert status == 0, log.read_text()
     assert "ERROR" not in log.read_text(), log.read_text()
 

@@ -18,7 +18,7 @@ import httpx
 
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from tests.running import HANG_SECONDS, Running, eventually
+from tests.running import HANG_SECONDS, Running, end, eventually
 
 T = TypeVar("T")
 IBPULSE = (sys.executable, "-m", "ibpulse")
@@ -94,9 +94,7 @@ class Program:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal, even if it is stopped; its exit status."""
-        for each in (number, signal.SIGCONT):
-            self.process.send_signal(each)
-        return self.process.wait(HANG_SECONDS)
+        return end(self.process, number, signal.SIGCONT)
 
 
 @contextmanager
