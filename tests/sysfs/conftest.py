@@ -1,15 +1,23 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.sysfs.opened import Opened
-from tests.sysfs.trees import MLX5_HW, PortFiles, Tree, release
+from tests.sysfs.trees import MLX5_HW, PortFiles, Tree
+from tests.virtual.world import World
 
 HW = MLX5_HW | {"packet_seq_err": "3\n", "np_cnp_sent": "5\n"}
+
+
+@pytest.fixture(autouse=True)
+def world() -> Iterator[World]:
+    """A read takes no time, however busy the machine is, unless a test lets it hang."""
+    with closing(World()) as world:
+        yield world
 
 
 @pytest.fixture
@@ -26,13 +34,8 @@ def opened() -> Iterator[Opened]:
 
 
 @pytest.fixture
-def node(tree: Tree) -> Iterator[Tree]:
-    """Three devices; whatever hangs on the middle one is let go at the end."""
+def node(tree: Tree) -> Tree:
+    """Three devices."""
     for index in range(3):
         tree.add(f"mlx5_{index}", {1: PortFiles(hw_counters=HW)}, pci=f"0000:{index:02x}:00.0")
-    yield tree
-    for path in filter(Path.is_fifo, tree.root.rglob("*")):
-        release(path)
-    for thread in threading.enumerate():
-        if thread.name == "sysfs-mlx5_1":
-            thread.join()
+    return tree

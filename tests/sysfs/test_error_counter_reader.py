@@ -13,7 +13,8 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import CounterReading, Fabric, PortId, PortReadings
 from tests.sysfs.conftest import HW
 from tests.sysfs.opened import Opened
-from tests.sysfs.trees import MLX5_COUNTERS, PortFiles, Tree, make_hang, make_unreadable
+from tests.sysfs.trees import MLX5_COUNTERS, PortFiles, Tree, make_unreadable
+from tests.virtual.world import World
 
 SECOND = 1_000_000_000
 
@@ -228,7 +229,7 @@ def port_of(tree: Tree, name: str = "mlx5_1") -> Path:
 
 
 def inventory(tree: Tree) -> Inventory:
-    return Inventory(tree.root, counters="diagnostic", timeout_seconds=0.2)
+    return Inventory(tree.root, counters="diagnostic")
 
 
 def counted(fabric: Fabric) -> list[str]:
@@ -250,8 +251,8 @@ def test_a_fabric_is_the_same_whatever_its_counters_are(node: Tree) -> None:
     assert first.counters != second.counters
 
 
-def test_a_counter_that_hangs_leaves_the_status_of_its_device_and_all_of_the_others(node: Tree) -> None:
-    make_hang(port_of(node) / "hw_counters" / "packet_seq_err")
+def test_a_counter_that_hangs_leaves_the_status_of_its_device_and_all_of_the_others(node: Tree, world: World) -> None:
+    world.hang("mlx5_1", node.root, "packet_seq_err")
     (port_of(node) / "state").write_text("1: DOWN\n")
     fabric = inventory(node).scan()
     assert [port.active for port in fabric.ports] == [True, False, True]
@@ -259,10 +260,10 @@ def test_a_counter_that_hangs_leaves_the_status_of_its_device_and_all_of_the_oth
     assert counted(fabric) == ["mlx5_0:1", "mlx5_2:1"]
 
 
-def test_old_counters_are_not_shown_for_ever(node: Tree) -> None:
+def test_old_counters_are_not_shown_for_ever(node: Tree, world: World) -> None:
     scans = inventory(node)
     scans.scan()
-    make_hang(port_of(node) / "hw_counters" / "packet_seq_err")
+    world.hang("mlx5_1", node.root, "packet_seq_err")
     shown = [counted(scans.scan()) for _ in range(4)]
     assert ["mlx5_1:1" in names for names in shown] == [True, True, False, False]
     assert all({"mlx5_0:1", "mlx5_2:1"} <= set(names) for names in shown)

@@ -16,11 +16,10 @@ from tests.sysfs.trees import (
     MLX5_COUNTERS,
     PortFiles,
     Tree,
-    make_hang,
     make_unreadable,
-    release,
     roce,
 )
+from tests.virtual.world import SECOND, World
 
 
 def scan(tree: Tree) -> Fabric:
@@ -291,7 +290,6 @@ def test_only_a_tree_with_a_marker_is_simulated(tree: Tree) -> None:
     assert scan(tree).simulated
 
 
-SHORT_SECONDS = 0.2
 NOTICE = "mlx5_1: it did not answer in time; showing its last known ports."
 
 
@@ -299,23 +297,22 @@ def hanging_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "sysfs-mlx5_1"]
 
 
-def state_file(tree: Tree) -> Path:
-    return tree.port("mlx5_1") / "state"
-
-
 @pytest.fixture
-def hung(node: Tree) -> Inventory:
+def hung(node: Tree, world: World) -> Inventory:
     """An inventory after its first scan, in which a device hung."""
-    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
-    make_hang(state_file(node))
+    inventory = Inventory(node.root)
+    world.hang("mlx5_1", node.root, "state")
     inventory.scan()
     return inventory
 
 
-def test_a_device_that_hangs_from_the_start_has_no_ports_and_the_others_are_still_read(node: Tree) -> None:
-    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
-    make_hang(state_file(node))
+def test_a_device_that_hangs_from_the_start_has_no_ports_and_the_others_are_still_read(
+    node: Tree, world: World
+) -> None:
+    inventory, began_ns = Inventory(node.root), world.monotonic_ns
+    world.hang("mlx5_1", node.root, "state")
     fabric = inventory.scan()
+    assert world.monotonic_ns - began_ns == SECOND
     assert [str(port.id) for port in fabric.ports] == ["mlx5_0:1", "mlx5_2:1"]
     assert (fabric.stuck_devices, fabric.notices) == (("mlx5_1",), (NOTICE,))
     (node.port("mlx5_2") / "state").write_text("1: DOWN\n")
@@ -323,30 +320,24 @@ def test_a_device_that_hangs_from_the_start_has_no_ports_and_the_others_are_stil
     assert len(hanging_threads()) == 1
 
 
-def test_a_device_that_begins_to_hang_keeps_its_last_known_ports(node: Tree) -> None:
-    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+def test_a_device_that_begins_to_hang_keeps_its_last_known_ports(node: Tree, world: World) -> None:
+    inventory = Inventory(node.root)
     before = inventory.scan()
-    make_hang(state_file(node))
+    world.hang("mlx5_1", node.root, "state")
     fabric = inventory.scan()
     assert (fabric.ports, fabric.stuck_devices) == (before.ports, ("mlx5_1",))
 
 
-def test_a_device_that_answers_again_is_read_again(node: Tree, hung: Inventory) -> None:
-    fifo = state_file(node).resolve()
-    (thread,) = hanging_threads()
-    release(fifo)
-    thread.join()
-    fifo.unlink()
-    fifo.write_text("4: ACTIVE\n")
+def test_a_device_that_answers_again_is_read_again(hung: Inventory, world: World) -> None:
+    world.answer("mlx5_1")
     fabric = hung.scan()
     assert [port.active for port in fabric.ports] == [True, True, True]
     assert (fabric.stuck_devices, fabric.notices) == ((), ())
 
 
-def test_an_answer_that_comes_late_counts_while_the_next_is_awaited(node: Tree, hung: Inventory) -> None:
-    (thread,) = hanging_threads()
-    release(state_file(node).resolve())
-    thread.join()
+def test_an_answer_that_comes_late_counts_while_the_next_is_awaited(node: Tree, hung: Inventory, world: World) -> None:
+    world.answer("mlx5_1")
+    world.hang("mlx5_1", node.root, "state")
     fabric = hung.scan()
     assert fabric.stuck_devices == ("mlx5_1",)
     assert [str(port.id) for port in fabric.ports] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]

@@ -48,13 +48,7 @@ class Polling:
         return self.poller.poll()
 
     def hang(self, device: str, *files: str) -> Gate:
-        gate = Gate(f"{self.root}/", files, closed=True)
-        self.world.gates[device] = [gate]
-        return gate
-
-    def release(self, device: str) -> None:
-        for gate in self.world.gates.pop(device):
-            self.world.open_gate(gate)
+        return self.world.hang(device, self.root, *files)
 
 
 @contextmanager
@@ -283,7 +277,7 @@ def test_a_hung_device_holds_up_nothing_else(node: Tree, polled: Polling) -> Non
     assert kept == old
     assert len(link_threads()) == 1
     replace_text(node.port("mlx5_1") / "state", "2: INIT\n")
-    polled.release("mlx5_1")
+    polled.world.answer("mlx5_1")
     reading = polled.run(0.1)[PORT]
     assert (reading.state, reading.problem) == ("INIT", "")
     assert polled.poller.hung_devices == ()
@@ -298,7 +292,7 @@ def test_a_pause_of_the_process_itself_hangs_no_device(node: Tree, polled: Polli
     polled.world.pause(5 * SECOND)
     polled.poller.poll()
     assert polled.poller.hung_devices == ()
-    polled.release("mlx5_1")
+    polled.world.answer("mlx5_1")
     polled.run(1)
     assert polled.poller.hung_devices == ()
 
@@ -317,7 +311,7 @@ def test_many_hung_devices_are_found_together_and_have_a_thread_each(tree: Tree)
         assert len(link_threads()) == 11
         assert polled.poller.poll()[PortId("mlx5_11", 1)].taken_ns > START_NS + SECOND // 2
         for device in hung:
-            polled.release(device)
+            polled.world.answer(device)
         polled.run(0.1)
         assert link_threads() == []
 
@@ -330,7 +324,7 @@ def test_close_does_not_wait_for_a_hung_device(node: Tree, polled: Polling) -> N
     polled.poller.close()
     assert polled.world.monotonic_ns - began_ns <= SECOND
     assert len(link_threads()) == 1
-    polled.release("mlx5_1")
+    polled.world.answer("mlx5_1")
     polled.world.pause(LOOK_NS)
     assert link_threads() == []
 
@@ -345,7 +339,7 @@ def test_a_port_that_goes_down_during_a_read_never_has_the_rate_of_a_port_that_i
     # the read of the state is over, that of the rate gets the rate of a port that is down
     replace_text(folder / "state", "1: DOWN\n")
     replace_text(folder / "rate", "10 Gb/sec (4X SDR)\n")
-    polled.release("mlx5_1")
+    polled.world.answer("mlx5_1")
     assert polled.run(0.1)[PORT] == good
     down = polled.run(1)[PORT]
     assert (down.state, down.rate_bytes_per_second) == ("DOWN", None)

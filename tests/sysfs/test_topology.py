@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,11 @@ from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, VF, Machine, address, expand
 from tests.sysfs.opened import Opened
 from tests.sysfs.published import AZURE_ND_H100_V5, MACHINES, Published
-from tests.sysfs.trees import PortFiles, make_hang, release
+from tests.sysfs.trees import PortFiles
+from tests.virtual.world import World
 
 CARDS = ("15/15:01.0/16:00.0", "25/25:01.0/26:00.0", "35/35:01.0/36:00.0")
 SWITCHED = "15/15:01.0/16:00.0/17:00.0/18:00.0"
-SHORT_SECONDS = 0.3
 
 
 @pytest.fixture
@@ -183,21 +182,11 @@ def test_another_card_under_an_old_name_is_not_taken_for_the_first(machine: Mach
     assert inventory.scan().topology.devices[0].pci_address == "0000:26:00.0"
 
 
-@pytest.fixture
-def hanging(machine: Machine) -> Iterator[Path]:
-    """Three devices; the link file of the middle one hangs."""
+def test_a_link_that_hangs_holds_up_neither_others_nor_the_status_of_its_own(machine: Machine, world: World) -> None:
     for number, place in enumerate(CARDS):
         machine.add_nic(f"mlx5_{number}", place)
-    file = machine.root / expand(CARDS[1]) / "current_link_speed"
-    make_hang(file)
-    yield file
-    for thread in [thread for thread in threading.enumerate() if thread.name == "sysfs-path-mlx5_1"]:
-        release(file)
-        thread.join()
-
-
-def test_a_link_that_hangs_holds_up_neither_others_nor_the_status_of_its_own(machine: Machine, hanging: Path) -> None:
-    inventory = Inventory(machine.root, timeout_seconds=SHORT_SECONDS)
+    world.hang("", machine.root / expand(CARDS[1]), "current_link_speed")
+    inventory = Inventory(machine.root)
     fabric = inventory.scan()
     assert [str(port.id) for port in fabric.ports if port.active] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
     assert [bool(place.links) for place in fabric.topology.devices] == [True, False, True]

@@ -263,6 +263,18 @@ class World:
 
     # files
 
+    def hang(self, device: str, tree: Path, *files: str) -> Gate:
+        """Let no read of a device, or of these files in a tree, return until it answers."""
+        gate = Gate(f"{tree}/", files, closed=True)
+        self.gates[device] = [gate]
+        return gate
+
+    def answer(self, device: str) -> None:
+        """Let all reads of a device return, and those that hang before anything else happens."""
+        for gate in self.gates.pop(device):
+            self.open_gate(gate)
+        self.pause(0)
+
     def hold(self, path: str) -> int:
         """Do to a read of this path what the gates say; returns how long it still takes (ns)."""
         rest_ns = 0
