@@ -28,6 +28,7 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.clocks import ClockState
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
+from tests.running import HANG_SECONDS
 
 MS = 1_000_000
 FOLDER = "/sys/class/infiniband"
@@ -44,8 +45,8 @@ IDENTITY = PortIdentity(
 
 
 def make_request(options: DoctorOptions) -> FactsRequest:
-    """What doctor's child does with these options, with the inventory and the sampler that they describe."""
-    inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles)
+    """What doctor's child does with these options, with a patient inventory and the sampler that they describe."""
+    inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles, HANG_SECONDS)
     return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu))
 
 

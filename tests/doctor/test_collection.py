@@ -16,6 +16,7 @@ from ibpulse.agent.sampler import lane
 from ibpulse.agent.sampler.lane import PipedProcess
 from ibpulse.base.errors import FabricError
 from tests.doctor.making import make_facts, make_request
+from tests.running import HANG_SECONDS
 from tests.sysfs.trees import Tree
 
 # the end of a process is waited for in sleeps
@@ -23,8 +24,9 @@ starts_a_process = pytest.mark.real("process", "sleep")
 
 
 @starts_a_process
-def test_facts_come_back_as_values(tree: Tree) -> None:
+def test_facts_come_back_as_values(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
+    monkeypatch.setattr(examination, "MAX_SECONDS", 2 * HANG_SECONDS)
     facts = find_facts_in_child(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False)))
     assert [str(port.id) for port in facts.fabric.ports] == ["mlx5_0:1"]
 
@@ -35,9 +37,11 @@ def test_facts_can_be_handed_over() -> None:
 
 
 @starts_a_process
-@pytest.mark.parametrize("program", ["pass", "1 / 0", "import time; time.sleep(600)"])
+@pytest.mark.parametrize(
+    ("program", "seconds"), [("pass", HANG_SECONDS), ("1 / 0", HANG_SECONDS), ("import time; time.sleep(600)", 0.0)]
+)
 def test_a_process_without_an_answer_is_an_error_with_its_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str, seconds: float
 ) -> None:
     real, begun = lane.PipedProcess, []
 
@@ -46,11 +50,12 @@ def test_a_process_without_an_answer_is_an_error_with_its_message(
         return begun[-1]
 
     monkeypatch.setattr(lane, "PipedProcess", run_instead)
-    monkeypatch.setattr(examination, "MAX_SECONDS", 1.0)
+    for name in ("MAX_SECONDS", "ENDING_SECONDS"):
+        monkeypatch.setattr(examination, name, seconds)
     with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
     assert ("ZeroDivisionError" in caplog.text) == (program == "1 / 0")
-    begun[0].wait(60)
+    begun[0].wait(HANG_SECONDS)
 
 
 @starts_a_process

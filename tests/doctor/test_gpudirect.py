@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from ibpulse.core.model import DevicePlace, Gpu, Topology
 from tests.doctor.making import make_facts, make_port
 from tests.sysfs.machines import Machine
 from tests.tables import for_each
+from tests.virtual.world import SECOND, World
 
 SWITCH = "15/15:01.0/16:00.0"
 NIC_PATH, GPU_PATH = f"{SWITCH}/17:00.0/18:00.0", f"{SWITCH}/17:01.0/19:00.0"
@@ -161,10 +161,13 @@ def test_nothing_is_read_without_gpus(tmp_path: Path) -> None:
     assert read(made) == GpuDirectFacts()
 
 
-def test_files_that_hang_cost_only_their_own_answer(machine: Machine) -> None:
-    os.mkfifo(machine.root / "bus/pci/devices" / NIC / "config")
+def test_files_that_hang_cost_only_their_own_answer(machine: Machine, world: World) -> None:
+    write(machine, NIC, "iommu_group/type", b"DMA\n")
+    world.hang("", machine.root / "bus/pci/devices" / NIC, "type")
     write(machine, PORTS[0], "config", make_config())
+    began_ns = world.monotonic_ns
     found = read(machine)
+    assert world.monotonic_ns - began_ns == SECOND
     assert NIC not in found.functions
     assert found.functions[PORTS[0]] == PciFacts("", True, True)
 

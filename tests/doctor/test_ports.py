@@ -15,8 +15,9 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import DevicePlace, Port, PortId, Verdict
 from tests.doctor.making import assert_only, make_facts, make_port, make_topology, only_trouble, sentences, troubles
 from tests.sysfs.opened import Opened
-from tests.sysfs.trees import Tree, make_hang, make_unreadable, release
+from tests.sysfs.trees import Tree, make_unreadable
 from tests.tables import for_each
+from tests.virtual.world import SECOND, World
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
 OTHER = {"board": "B"}
@@ -206,15 +207,14 @@ def test_only_the_telling_ones_are_read_when_asked(tree: Tree) -> None:
     }
 
 
-def test_a_hung_device_does_not_delay_the_others(tree: Tree) -> None:
+def test_a_hung_device_does_not_delay_the_others(tree: Tree, world: World) -> None:
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")
     ports = Inventory(tree.root).scan().ports
-    path = tree.port("mlx5_0") / "counters/symbol_error"
-    make_hang(path)
-    found = read_counts(tree.root, ports)
-    release(path)
-    assert set(found) == {PortId("mlx5_1", 1)}
+    world.hang("mlx5_0", tree.root, "symbol_error")
+    began_ns = world.monotonic_ns
+    assert set(read_counts(tree.root, ports)) == {PortId("mlx5_1", 1)}
+    assert world.monotonic_ns - began_ns == 1.5 * SECOND
 
 
 def test_rises_are_counted_between_two_readings(tree: Tree) -> None:

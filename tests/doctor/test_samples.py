@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,6 +34,7 @@ from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from tests.aggregator.rings import Ring, constant, port, square
+from tests.doctor.conftest import Run
 from tests.doctor.making import make_request, only_trouble
 from tests.sysfs.trees import Tree
 
@@ -238,31 +238,31 @@ def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, 
 # taking the samples
 
 
-def test_a_sampler_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     tree.add("mlx5_0")
 
     def refuse(*_: object) -> RingFile:
         raise RingError("ring /x has no room")
 
     monkeypatch.setattr(RingFile, "create", refuse)
-    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0))))
+    facts = run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0))))
     assert facts.no_sampling == "ring /x has no room"
 
 
-def test_a_tree_without_bytes_is_not_sampled(tmp_path: Path) -> None:
-    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tmp_path, port=0))))
+def test_a_tree_without_bytes_is_not_sampled(tmp_path: Path, run: Run) -> None:
+    facts = run(find_facts(make_request(DoctorOptions(sysfs=tmp_path, port=0))))
     assert (facts.sampling, facts.no_sampling) == (None, "no port has byte counters")
     assert only_trouble(facts).topic == "tree"
 
 
-def test_no_sample_is_taken_when_none_is_asked_for(tree: Tree) -> None:
+def test_no_sample_is_taken_when_none_is_asked_for(tree: Tree, run: Run) -> None:
     tree.add("mlx5_0")
-    facts = asyncio.run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False))))
+    facts = run(find_facts(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False))))
     assert (facts.sampling, facts.no_sampling) == (None, "sampling was not requested")
     assert PortId("mlx5_0", 1) in facts.counts
 
 
-def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     tree.add("mlx5_0")
 
     @asynccontextmanager
@@ -274,10 +274,10 @@ def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pyt
     monkeypatch.setattr(samples, "temporary_sampler", silent)
     monkeypatch.setattr(samples, "MAX_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
-        asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
+        run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 
 
-def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(RingReader, "newest_tick", lambda _: 600)
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")
@@ -294,7 +294,7 @@ def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path, monkeypatch:
     for lane, wanted in ((1, 7), (2, STOP), (3, 7)):
         ring.words[at.lane_at(lane) + at.L_PLAN_WANTED] = wanted
     options = DoctorOptions(sysfs=tree.root, ring_dir=tmp_path, cpu=1)
-    found = asyncio.run(read_daemon_samples(ring, inventory, options))
+    found = run(read_daemon_samples(ring, inventory, options))
     ring.close()
     assert found.by_daemon
     # its process has not given a sign of life; that of lane 2 was told to end, that of lane 3 has no plan

@@ -173,17 +173,6 @@ def make_unreadable(path: Path) -> None:
     path.symlink_to(EINVAL_FILE)
 
 
-def make_hang(path: Path) -> None:
-    """Let every open of the file block until `release` is called."""
-    path.unlink()
-    os.mkfifo(path)
-
-
-def release(path: Path) -> None:
-    """Let those that hang on the file go on; they read an empty file."""
-    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
-
-
 def _write_port(folder: Path, port: PortFiles) -> None:
     _write(
         folder,
