@@ -104,7 +104,7 @@ def running_gateway(directory: Path, *flags: str) -> Iterator[str]:
     """The URL of a gateway with its log in a directory."""
     log = directory / "gateway.log"
     with program(log, "gateway", "--web.listen-address=127.0.0.1:0", *flags):
-        found = eventually(lambda: re.search(r"serving (https?://[^ ]+)/\n", log.read_text()), 60)
+        found = eventually(lambda: re.search(r"serving (https?://[^ ]+)/\n", log.read_text()))
         yield found[1]
 
 

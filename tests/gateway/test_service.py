@@ -30,7 +30,7 @@ from ibpulse.gateway.service import Gateway, LookupLoop
 from ibpulse.gateway.watch import StallWatch
 from tests.fleet.hostile import Hostile
 from tests.loop_clock import pause, until
-from tests.running import Metrics
+from tests.running import HANG_SECONDS, Metrics
 from tests.tables import for_each
 
 BROKEN: tuple[tuple[type, str], ...] = (
@@ -99,7 +99,7 @@ def test_a_name_that_hangs_takes_one_thread_and_delays_no_other(monkeypatch: pyt
     def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
         asked.append(host)
         if host == "hung":
-            answered.wait(60)
+            answered.wait(HANG_SECONDS)
             raise socket.gaierror(socket.EAI_AGAIN, "hung")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))]
 
@@ -130,7 +130,7 @@ def test_a_name_that_hangs_takes_one_thread_and_delays_no_other(monkeypatch: pyt
 
 def test_a_loop_ends_while_lookups_hang_of_which_nobody_takes_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
-    monkeypatch.setattr(service.socket, "getaddrinfo", lambda *_, **__: answered.wait(60))
+    monkeypatch.setattr(service.socket, "getaddrinfo", lambda *_, **__: answered.wait(HANG_SECONDS))
 
     async def run() -> None:
         asyncio.create_task(asyncio.get_running_loop().getaddrinfo("hung", 1))  # noqa: RUF006
@@ -143,7 +143,7 @@ def test_a_loop_ends_while_lookups_hang_of_which_nobody_takes_the_answer(monkeyp
     answered.set()
     for thread in threading.enumerate():
         if thread.name == "lookup":
-            thread.join(0.2)
+            thread.join(HANG_SECONDS)
     assert failed == []
 
 

@@ -14,6 +14,7 @@ from ibpulse.agent.jobs.watch import GONE_SECONDS, BootTime, JobSources, Merged,
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.jobs import ABSENT, Claim, Found
 from tests.clocks import GivenClock
+from tests.running import HANG_SECONDS
 from tests.tables import for_each
 
 SECONDS = 5.0
@@ -45,7 +46,7 @@ class Sources:
         self.sources.start()
         for thread in threading.enumerate():
             if thread.name.startswith("jobs-") and thread.name.removeprefix("jobs-") not in hanging:
-                thread.join(20)
+                thread.join(HANG_SECONDS)
         return self.sources.collect()
 
     def ids(self, *hanging: str) -> list[str] | None:
@@ -109,7 +110,7 @@ def release(pipe: Path) -> None:
     pipe.write_text("")
     for thread in threading.enumerate():
         if thread.name.startswith("jobs-"):
-            thread.join(20)
+            thread.join(HANG_SECONDS)
 
 
 def test_a_source_that_begins_to_hang_keeps_its_jobs_and_holds_up_no_other(pipe: Path) -> None:

@@ -23,6 +23,7 @@ from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.jobs.test_owners import PAIRS, PORTS
+from tests.running import HANG_SECONDS
 from tests.web.rings import make_node
 
 SECONDS = 5.0
@@ -34,7 +35,7 @@ def wait_for(name: str) -> None:
     """Return once no thread of this name runs."""
     for thread in threading.enumerate():
         if thread.name == name:
-            thread.join(20)
+            thread.join(HANG_SECONDS)
 
 
 @dataclass

@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import orjson
 
+from tests.running import HANG_SECONDS
+
 
 @dataclass(frozen=True)
 class Event:
@@ -31,7 +33,7 @@ class Listener:
 
     async def next(self, name: str = "") -> Event:
         """The next event, or the next of that name; fails when none comes within some seconds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 event = await self._one()
                 if name in ("", event.name):
@@ -48,7 +50,7 @@ class Listener:
 
     async def ended(self) -> bool:
         """Whether the server ended the answer, after the events that are left."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             async for _ in self._chunks:
                 pass
         return True

@@ -12,6 +12,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from ibpulse.core.http.server import WebServer, serve
+from tests.running import HANG_SECONDS
 
 
 def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -74,7 +75,7 @@ class Client:
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body of one answer."""
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), HANG_SECONDS)).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         content = await self.reader.readexactly(int(headers.get("content-length", 0)))
         return int(head[0].split()[1]), headers, content
@@ -82,6 +83,6 @@ class Client:
     async def ended(self) -> bool:
         """Whether the server has closed the connection."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+            return await asyncio.wait_for(self.reader.read(1), HANG_SECONDS) == b""
         except ConnectionError:
             return True

@@ -15,6 +15,7 @@ from ibpulse.core.http.access import USER, AccessControl
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
+from tests.running import HANG_SECONDS
 from tests.web.certificates import Pair, make_authority, sign
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -99,7 +100,7 @@ class Served:
         )
         writer.write(ASK)
         try:
-            return writer.get_extra_info("ssl_object"), await asyncio.wait_for(reader.read(), 10)
+            return writer.get_extra_info("ssl_object"), await asyncio.wait_for(reader.read(), HANG_SECONDS)
         finally:
             writer.close()
 

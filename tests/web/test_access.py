@@ -19,6 +19,7 @@ from ibpulse.core.http import access
 from ibpulse.core.http.access import AccessControl, HostCheck, PasswordCheck, is_foreign_write, parse_basic
 from ibpulse.core.http.web_config import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
+from tests.running import HANG_SECONDS
 from tests.tables import for_each
 from tests.turns import until
 from tests.web.conftest import make_client
@@ -153,7 +154,7 @@ class Held:
         self.checks += 1
         self.passwords.append(password)
         self.niceness.append(os.nice(0))
-        self.go.wait(10)
+        self.go.wait(HANG_SECONDS)
         return password == b"secret"
 
 

@@ -26,6 +26,7 @@ from ibpulse.core.http.admission import (
     make_room,
 )
 from ibpulse.core.http.problems import ProblemError
+from tests.running import HANG_SECONDS
 from tests.tables import for_each
 from tests.web.conftest import make_client
 from tests.web.rings import Node
@@ -44,7 +45,7 @@ class Held:
     def __call__(self) -> int:
         if threading.get_ident() != self.main:
             self.waiting.release()
-            assert self.go.wait(20)
+            assert self.go.wait(HANG_SECONDS)
         return self._clock()
 
     async def until_waiting(self, count: int) -> None:

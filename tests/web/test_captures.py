@@ -315,7 +315,7 @@ async def test_links_and_pipes_are_not_captures(client: httpx.AsyncClient, recor
     link.symlink_to(elsewhere)
     os.mkfifo(pipe)
     for path in (link, pipe):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             found = problem(await client.get(f"{PATH}/{path.name}"), 404)
         assert found["detail"] == f"No such capture: {path.name!r}. See {PATH} for the list."
 
@@ -336,7 +336,7 @@ def hung(recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
     def wait(*_: object) -> None:
         begun.release()
-        assert end.wait(60)
+        assert end.wait(HANG_SECONDS)
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(recorder.store, "open", wait)
@@ -351,8 +351,8 @@ async def test_a_hung_disk_of_captures_delays_nothing_else(
     # more than the default executor, or the threads that serve static files, could take
     waiting = [asyncio.create_task(client.get(path)) for path in (MISSING, PATH) for _ in range(30)]
     for _ in range(DISK_THREADS):
-        assert await asyncio.to_thread(hung.acquire, True, 20)
-    async with asyncio.timeout(20):
+        assert await asyncio.to_thread(hung.acquire, True, HANG_SECONDS)
+    async with asyncio.timeout(HANG_SECONDS):
         for path in ("/", "/static/main.js", "/metrics", "/api/v1/window", "/api/v1/summary?last=5s", "/-/healthy"):
             assert (await client.get(path)).status_code == 200, path
         await asyncio.gather(*(asyncio.to_thread(os.getpid) for _ in range(50)))

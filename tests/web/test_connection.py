@@ -25,6 +25,7 @@ from ibpulse.core.http.application import OuterMiddleware
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.http.web_config import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
+from tests.running import HANG_SECONDS
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop, running
 from tests.web.rings import Node
@@ -201,7 +202,7 @@ async def test_malformed_requests_get_a_problem(
             assert json.loads(content)["status"] == status
         else:
             # of a request whose head was read, but not its body
-            await asyncio.wait_for(client.reader.read(), 10)
+            await asyncio.wait_for(client.reader.read(), HANG_SECONDS)
         assert await client.ended()
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -245,7 +246,7 @@ async def test_a_client_that_disconnects_leaves_no_trace(caplog: pytest.LogCaptu
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         go.set()
-        await asyncio.wait_for(ended.wait(), 20)
+        await asyncio.wait_for(ended.wait(), HANG_SECONDS)
         await until(lambda: not server._server.server_state.tasks and not connections(server))
     assert requests == ["/first"]
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -316,7 +317,7 @@ def connections(server: WebServer) -> list[Any]:
 async def read_all(connected: socket.socket) -> bytes:
     """All that comes until the server closes the connection."""
     loop, content = asyncio.get_running_loop(), b""
-    while piece := await asyncio.wait_for(loop.sock_recv(connected, 65_536), 20):
+    while piece := await asyncio.wait_for(loop.sock_recv(connected, 65_536), HANG_SECONDS):
         content += piece
     connected.close()
     return content

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.http.server import serve
+from tests.running import HANG_SECONDS
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
@@ -52,10 +53,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(HANG_SECONDS)
     yield told[0]
     loop.call_soon_threadsafe(done.set)
-    thread.join(20)
+    thread.join(HANG_SECONDS)
     loop.close()
     node.ring.close()
 

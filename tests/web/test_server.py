@@ -25,6 +25,7 @@ from ibpulse.core.http.server import WebServer, bind, serve
 from ibpulse.core.http.web_config import WebConfigReloader
 from tests.loop_clock import pause, until
 from tests.names import forget_invalid_names
+from tests.running import HANG_SECONDS
 from tests.tables import for_each
 from tests.web.raw_client import Client, running
 from tests.web.rings import Node
@@ -42,7 +43,7 @@ async def talk(server: WebServer, request: bytes) -> bytes:
     try:
         writer.write(request)
         await writer.drain()
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), HANG_SECONDS)
     finally:
         writer.close()
 
@@ -316,7 +317,7 @@ async def test_stopping_is_quick_with_any_client(monkeypatch: pytest.MonkeyPatch
     ):
         await client.send(sent)
     await until(lambda: len(server._server.server_state.connections) == len(clients))
-    await asyncio.wait_for(server.stop(), 60)
+    await asyncio.wait_for(server.stop(), HANG_SECONDS)
     for client in clients:
         client.writer.close()
     await until(lambda: not server._server.server_state.connections)

@@ -16,6 +16,7 @@ from ibpulse.base.errors import ConfigError
 from ibpulse.core.http import server
 from ibpulse.core.http.web_config import WebConfigReloader, has_allowed_name
 from ibpulse.core.metrics.web import WebCounts
+from tests.running import HANG_SECONDS
 from tests.turns import until
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served
@@ -41,7 +42,7 @@ async def test_plain_http_on_the_tls_port_is_closed(served: Served, caplog: Any)
         reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
         writer.write(noise)
         writer.write_eof()
-        assert b"HTTP/1.1 200" not in await asyncio.wait_for(reader.read(), 10)
+        assert b"HTTP/1.1 200" not in await asyncio.wait_for(reader.read(), HANG_SECONDS)
         writer.close()
     assert (await served.curl())[0] == 0
     assert not caplog.records
@@ -55,7 +56,7 @@ async def test_a_client_that_never_shakes_hands_is_given_up_and_delays_no_end(
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.05)
     reader, other = await asyncio.open_connection("127.0.0.1", served.server.port)
     with contextlib.suppress(ConnectionResetError):
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), HANG_SECONDS) == b""
     await served.server.stop()
     writer.close()
     other.close()
