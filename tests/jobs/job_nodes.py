@@ -20,6 +20,7 @@ from ibpulse.core.jobs import Found
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Fabric, Port
 from tests.exposition.snapshots import node as make_snapshot
+from tests.running import HANG_SECONDS
 from tests.sysfs.machines import Machine
 from tests.web.rings import Node, full_node
 
@@ -51,7 +52,7 @@ class NodeTree:
             switch = f"{root}/{root}:01.0/{root[0]}1:00.0"
             self.machine.add_nic(name, f"{switch}/{root[0]}2:00.0/{root[0]}3:00.0", number // 4)
             self.machine.add_gpu(f"{switch}/{root[0]}2:01.0/{root[0]}9:00.0", number // 4)
-        return Inventory(self.machine.root).scan()
+        return Inventory(self.machine.root, timeout_seconds=HANG_SECONDS).scan()
 
     def group(self, path: str, **files: str) -> Path:
         """A cgroup with files; a double underscore in a name stands for a dot."""

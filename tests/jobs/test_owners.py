@@ -14,6 +14,7 @@ from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import DevicePlace, Gpu, PortId, Topology
 from tests.aggregator.rings import Ring, port
 from tests.jobs.job_nodes import UID
+from tests.running import HANG_SECONDS
 from tests.sysfs.machines import Machine
 from tests.sysfs.published import DGX_H100, DGX_H100_RAILS
 from tests.tables import for_each
@@ -50,7 +51,7 @@ PAIRS = topology(gpus(1, 2, 3, 4), a="PIX PIX SYS SYS", b="SYS SYS PIX PXB", s="
 def test_every_gpu_of_a_dgx_h100_leads_to_its_own_rail(tmp_path: Path, number: int) -> None:
     machine = Machine(tmp_path / "sys")
     DGX_H100.build(machine)
-    fabric = Inventory(machine.root).scan()
+    fabric = Inventory(machine.root, timeout_seconds=HANG_SECONDS).scan()
     others = claim("2", *(index for index in range(8) if index != number))
     first, second = place_jobs((claim("1", number), others), fabric.ports, fabric.topology).jobs
     assert placed(first) == ([f"{DGX_H100_RAILS[number]}:1"], "gpus")

@@ -16,6 +16,7 @@ from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WAITS, START_
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Stretched
+from tests.running import HANG_SECONDS
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -66,10 +67,10 @@ def moved(fabric: SimulatedFabric, device: str, seconds: float, name: str = "por
 
 
 def test_tree_stays_marked_as_simulated(fabric: SimulatedFabric) -> None:
-    assert Inventory(fabric.directory).scan().simulated
+    assert Inventory(fabric.directory, timeout_seconds=HANG_SECONDS).scan().simulated
     fabric.faults_file.unlink()
     advance(fabric, 0.3)
-    assert Inventory(fabric.directory).scan().simulated
+    assert Inventory(fabric.directory, timeout_seconds=HANG_SECONDS).scan().simulated
 
 
 def test_counters_follow_the_schedule_exactly(fabric: SimulatedFabric) -> None:

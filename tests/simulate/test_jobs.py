@@ -28,6 +28,7 @@ from ibpulse.workbench.simulate.jobs import (
 )
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Idle, Square
+from tests.running import HANG_SECONDS
 
 SECOND = 1_000_000_000
 NAMES = [f"mlx5_{number}" for number in range(8)]
@@ -58,7 +59,7 @@ class Played:
 
     def owners(self) -> dict[str, list[str]]:
         """The devices of each job, as a daemon finds them."""
-        fabric = Inventory(self.fabric.directory).scan()
+        fabric = Inventory(self.fabric.directory, timeout_seconds=HANG_SECONDS).scan()
         claims = read_job_documents(self.fabric.directory / JOBS_FOLDER, 0, "").claims
         placed = place_jobs(claims, fabric.ports, fabric.topology)
         assert placed.remarks == ()

@@ -23,6 +23,7 @@ from ibpulse.core.recordings import RecordedPort, Recording
 from ibpulse.workbench.simulate.fabric import START_WORDS
 from ibpulse.workbench.simulate.replay import Player, Replay, counters_path
 from tests.recordings.recordings import make_meta, make_recording
+from tests.running import HANG_SECONDS
 from tests.sysfs.machines import Machine
 from tests.sysfs.role_nodes import NODES, RoleNode
 
@@ -100,9 +101,9 @@ def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
     virtual = RecordedPort("rxe0", 1, 1.25e9, rail=False, identity=PortIdentity(link_layer="Ethernet", netdev="ens3"))
     ports = (RAIL, second, management, virtual)
     with replaying(tmp_path, *ports):
-        found = Inventory(tmp_path).scan().ports
+        found = Inventory(tmp_path, timeout_seconds=HANG_SECONDS).scan().ports
     assert [str(port.id) for port in found] == ["mlx5_3:1", "mlx5_3:2", "mlx5_an0:1", "rxe0:1"]
-    assert Inventory(tmp_path).scan().simulated
+    assert Inventory(tmp_path, timeout_seconds=HANG_SECONDS).scan().simulated
     assert [port.identity for port in found[:3]] == [port.identity for port in ports[:3]]
     assert [port.rate_bytes_per_second for port in found] == [50e9, 50e9, 12.5e9, 1.25e9]
     assert [port.rail for port in found] == [True, True, False, False]
@@ -114,28 +115,31 @@ def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
 def test_printed_command_keeps_recorded_roles(node: RoleNode, tmp_path: Path) -> None:
     machine, tree = Machine(tmp_path / "node"), tmp_path / "replay"
     node.build(machine)
-    ports = [RecordedPort.of(port, "port_data", 1) for port in Inventory(machine.root, timeout_seconds=60).scan().ports]
+    ports = [
+        RecordedPort.of(port, "port_data", 1)
+        for port in Inventory(machine.root, timeout_seconds=HANG_SECONDS).scan().ports
+    ]
     with replaying(tree, *ports):
         meta = replace(make_meta(), ports=tuple(ports))
         said = describe(tmp_path / "a.parquet", meta, Namespace(directory=tree, speed=1.0), INTERVAL_NS)
         words = said.rpartition("ibpulse serve ")[2].split()
         flags = parse(VERBS["serve"], words).flags
         roles = load(flags, {}).ports.roles
-        found = Inventory(tree, roles=roles, timeout_seconds=60).scan().ports
+        found = Inventory(tree, roles=roles, timeout_seconds=HANG_SECONDS).scan().ports
     assert {str(port.id): port.role for port in found} == node.roles
 
 
 @pytest.mark.parametrize(("state", "seen"), [("DOWN", "DOWN"), ("GONE", "DOWN"), ("INIT", "INIT"), ("ACTIVE", "DOWN")])
 def test_a_port_that_was_down_is_down(tmp_path: Path, state: str, seen: str) -> None:
     with replaying(tmp_path, replace(RAIL, active=False, state=state)):
-        found = Inventory(tmp_path).scan().ports[0]
+        found = Inventory(tmp_path, timeout_seconds=HANG_SECONDS).scan().ports[0]
     assert (found.active, found.state, found.rate_bytes_per_second) == (False, seen, None)
 
 
 @pytest.mark.parametrize(("rate", "seen"), [(50e9, 50e9), (46.8e9, 46.8125e9), (None, None)])
 def test_recording_without_identity_is_infiniband(tmp_path: Path, rate: float | None, seen: float | None) -> None:
     with replaying(tmp_path, RecordedPort("nic0", 1, rate)):
-        found = Inventory(tmp_path).scan().ports[0]
+        found = Inventory(tmp_path, timeout_seconds=HANG_SECONDS).scan().ports[0]
     assert found.rate_bytes_per_second == seen
     assert (found.identity.link_layer, found.active, found.rail) == ("InfiniBand", True, True)
 
@@ -154,7 +158,7 @@ def test_what_is_hostile_in_an_identity_stays_text(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     bad = replace(IDENTITY, driver="../../x", netdev="../../y", pci_address="../../0000:3a:00.0", guid="../z")
     with replaying(tree, replace(RAIL, identity=bad)):
-        found = Inventory(tree).scan().ports[0]
+        found = Inventory(tree, timeout_seconds=HANG_SECONDS).scan().ports[0]
     assert (found.identity.driver, found.identity.pci_address, found.identity.guid) == ("", "", "../z")
     assert list(tmp_path.iterdir()) == [tree]
     assert {path.name for path in tree.iterdir()} == {"class", "devices", "ibpulse-simulated", "replay.json"}
@@ -169,7 +173,7 @@ def test_only_earlier_replays_are_replaced(tmp_path: Path) -> None:
     with replaying(tmp_path, RAIL):
         pass
     with replaying(tmp_path, replace(RAIL, device="mlx5_5")):
-        assert [str(port.id) for port in Inventory(tmp_path).scan().ports] == ["mlx5_5:1"]
+        assert [str(port.id) for port in Inventory(tmp_path, timeout_seconds=HANG_SECONDS).scan().ports] == ["mlx5_5:1"]
 
 
 def test_counters_step_and_catch_up(tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def change(sample: int, before: PortState | None, after: PortState | None, port:
 def seen_at(replay: Replay, directory: Path, steps: int) -> list[tuple[str, bool, float | None]]:
     """The ports of the tree after so many steps: name, whether they are ACTIVE, and data rate."""
     replay.write(START_NS + steps * INTERVAL_NS)
-    ports = Inventory(directory).scan().ports
+    ports = Inventory(directory, timeout_seconds=HANG_SECONDS).scan().ports
     return [(str(port.id), port.active, port.rate_bytes_per_second) for port in ports]
 
 
