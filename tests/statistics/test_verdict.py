@@ -147,6 +147,18 @@ def test_the_first_stage_of_a_pipeline_is_not_a_node_that_stopped_first() -> Non
     assert (certain(stages).kind, certain(stages).nodes) == ("node", ("n0",))
 
 
+def test_a_node_that_the_job_went_on_without_did_not_stop_first() -> None:
+    spare = node(STOP - 300, regular=None)
+    found = certain(job(n10=spare))
+    assert (found.kind, found.evidence) == ("together", ("2 of 3 nodes sent their last bytes within 14 ms",))
+    assert found.unknown == ("whether n10 still take part: silent for 300 s or more before the others were",)
+    hangs = certain(job(n10=spare, n2=node(STOP - 1.2)))
+    assert (hangs.nodes, hangs.push_after) == (("n2",), 7.0)
+    assert certain({"n1": node(), "n10": spare}).kind == "unknown"
+    # others may go on for a long step
+    assert certain(job(n10=node(STOP - 100))).nodes == ("n10",)
+
+
 def one_way(sent: float, received: float) -> NodeSilence:
     rail = RailSilence(around(sent), around(received), counted_until=NOW - 1)
     return replace(node(), rails={"mlx5_0:1": rail})

@@ -43,6 +43,8 @@ CLOSING_SECONDS = 30.0
 SAVING_SECONDS = 600.0
 # other nodes may go on for a step or two when a rail has lost its link
 LINK_SECONDS = 30.0
+# no step goes on for longer without one of its nodes: the job has gone on without it, as after it shrank
+LEFT_SECONDS = 120.0
 # samples of a node that end this long before those of others say nothing about the silence
 STALE_SECONDS = 10.0
 # a last byte that is known less precisely says little about the order
@@ -230,6 +232,18 @@ class _Case:
         return notable_seconds(self.regular)
 
     @property
+    def left(self) -> Sequence[str]:
+        """The nodes that the job went on without, such as spare ones and those that it lost when it shrank."""
+        least = self.since[0] - max(self.notable, LEFT_SECONDS)
+        return [name for name, node in self.here.items() if node.last and node.last[1] < least]
+
+    @property
+    def part(self) -> Mapping[str, NodeSilence]:
+        """The nodes that took part in the job when it fell silent."""
+        left = self.left
+        return {name: node for name, node in self.here.items() if name not in left}
+
+    @property
     def closed(self) -> Mapping[str, Sequence[tuple[str, Moment]]]:
         """The nodes that destroyed queue pairs when the job fell silent, and were silent since: each rail, and when.
 
@@ -380,19 +394,20 @@ def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
     (name, *others), gap = _find_first(case)
     ordered = all(node.ordered for node in case.nodes.values())
-    complete = len(case.here) == len(case.nodes) > 1
+    part = case.part
+    complete = len(case.here) == len(case.nodes) and len(part) > 1
     if ordered and complete and not others and gap > _usual_lead(case, name):
         # one node stops first and waits in the first step after a node joined, and while others write a checkpoint
-        waits = any(node.regular is None for node in case.here.values()) or case.is_saving(()) or case.ends
+        waits = any(node.regular is None for node in part.values()) or case.is_saving(()) or case.ends
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), _describe_end(case))
-    sent = [node.sent for node in case.here.values() if node.sent]
+    sent = [node.sent for node in part.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
-    every = "both" if len(case.here) == 2 else f"all {len(case.here)}"
+    every = f"{len(part)} of {len(case.nodes)}" if case.left else "both" if len(part) == 2 else f"all {len(part)}"
     text = f"{every} nodes sent their last bytes within {_span(apart)}"
     return case.verdict("together", (), (), [text, *_describe_end(case)])
 
@@ -410,10 +425,10 @@ def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
     node that it sends to receives nothing then, so only the first one is one of the two in both directions. In larger
     groups, clocks may have hidden it.
     """
-    sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
+    sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.part.items()})
     if len(sent) == 1:
         return sent, sent_gap
-    received, received_gap = _find_earliest({name: node.last for name, node in case.here.items()})
+    received, received_gap = _find_earliest({name: node.last for name, node in case.part.items()})
     both = tuple(name for name in sent if name in received)
     pairs = (len(sent), len(received), len(both)) == (2, 2, 1)
     return (both, min(sent_gap, received_gap)) if pairs else (sent, 0.0)
@@ -438,7 +453,7 @@ def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
     Silences before which it sent nothing are left out.
     """
     found = []
-    others, before = [node for other, node in case.here.items() if other != name], -math.inf
+    others, before = [node for other, node in case.part.items() if other != name], -math.inf
     for pause in case.here[name].pauses:
         before, sends = pause.end, pause.sent[1] > before
         if not sends:
@@ -480,7 +495,7 @@ def _waits(case: _Case, name: str) -> bool:
     if ended is None:
         return False
     near = []
-    for pauses in (node.pauses for other, node in case.here.items() if other != name and node.pauses):
+    for pauses in (node.pauses for other, node in case.part.items() if other != name and node.pauses):
         usual = median([each.seconds for each in pauses if each.seconds <= case.notable] or [case.notable])
         low, high = pauses[-1].sent
         together = low <= ended[1] + LEAD_SECONDS and high >= ended[0] - LEAD_SECONDS
@@ -517,6 +532,9 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     mute = [name for name, node in case.nodes.items() if not node.problem and name not in case.here]
     if mute:
         yield f"what {_names(mute)} did: no new samples, or no traffic before"
+    if case.left:
+        apart = case.since[0] - max(_low(case.here[name].last) for name in case.left)
+        yield f"whether {_names(case.left)} still take part: silent for {_span(apart)} or more before the others were"
     if len(case.nodes) == 1:
         yield "what the other nodes of the job did"
     clocks = [name for name, node in case.here.items() if not node.ordered]
