@@ -272,6 +272,17 @@ def test_the_newest_steps_are_reported_after_a_slow_one_with_several_silences() 
     assert [pause.ticks for pause in parts.chosen(12, 1)] == [30] * 12
 
 
+def test_silences_of_a_node_that_only_receives_count_from_its_last_sent_byte() -> None:
+    found, tick = Pauses(100), 1000
+    for _ in range(30):
+        sent = tick
+        for length in (100, 20, 20, 20, 20):
+            found.add(TickPause(sent, tick, tick + length))
+            tick += length + 10
+        found.note_traffic(tick, tick)
+    assert [pause.ticks for pause in found.chosen(5, 1)] == [100, 20, 20, 20, 20]
+
+
 def test_a_job_that_starts_again_has_no_steps_yet_but_its_pauses() -> None:
     found = pauses(1.2, 1.2, 1.2, 300.0, settled=200.0)
     found.begin_again(40_000)

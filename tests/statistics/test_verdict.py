@@ -159,6 +159,18 @@ def test_a_node_that_the_job_went_on_without_did_not_stop_first() -> None:
     assert certain(job(n10=node(STOP - 100))).nodes == ("n10",)
 
 
+def test_a_node_that_often_sends_nothing_for_as_long_did_not_stop_first() -> None:
+    # a node that takes part every 20 s, while the others have steps of 2 s
+    seldom = paused(node(STOP - 12, regular=20.0), (STOP - 54, 20.0), (STOP - 33, 20.0))
+    assert certain(job(n10=seldom)).kind == "together"
+    assert certain(job(n10=replace(seldom, regular=1.0))).nodes == ("n10",)
+    # the first stage of a pipeline receives gradients after it sent its last activations
+    first = node(STOP - 8)
+    pauses = tuple(Pause(around(STOP - 18), STOP - 18 + 2 * each, STOP - 17 + 2 * each) for each in range(4))
+    assert certain(job(n10=replace(first, pauses=pauses))).kind == "together"
+    assert certain(job(n10=replace(first, pauses=pauses[:1]))).nodes == ("n10",)
+
+
 def one_way(sent: float, received: float) -> NodeSilence:
     rail = RailSilence(around(sent), around(received), counted_until=NOW - 1)
     return replace(node(), rails={"mlx5_0:1": rail})

@@ -97,8 +97,8 @@ class Pauses:
         return longest if settled else None
 
     def newest(self, count: int, least: float) -> list[TickPause]:
-        """The newest silences of at least this length, oldest first."""
-        return [each for each in self._kept if each.ticks >= least][-count:]
+        """The newest silences of at least this length from the last byte sent on, oldest first."""
+        return [each for each in self._kept if each.end - each.sent >= least][-count:]
 
     def chosen(self, newest: int, longest: int) -> list[TickPause]:
         """The newest silences of steps, at least half as long as the usual one, and the longest ones, oldest first.

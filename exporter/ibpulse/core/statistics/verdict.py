@@ -450,16 +450,15 @@ def _middle(moment: Moment) -> float:
 def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
     """The earlier silences of a node: the length of each, and for how much of it every other node still sent.
 
-    Silences before which it sent nothing are left out.
+    A node that sent nothing since the silence before may go on receiving for long, as the ends of a pipeline do:
+    infinite.
     """
     found = []
     others, before = [node for other, node in case.part.items() if other != name], -math.inf
     for pause in case.here[name].pauses:
-        before, sends = pause.end, pause.sent[1] > before
-        if not sends:
-            continue
-        last = [_last_before(pause.end, node.pauses) for node in others]
-        found.append((pause.seconds, min(last) - _middle(pause.sent)))
+        last = min(_last_before(pause.end, node.pauses) for node in others)
+        found.append((pause.seconds, last - _middle(pause.sent) if pause.sent[1] > before else math.inf))
+        before = pause.end
     return found
 
 
@@ -470,7 +469,8 @@ def _last_before(moment: float, pauses: Sequence[Pause]) -> float:
 
 def _usual_lead(case: _Case, name: str) -> float:
     """For how long a node is usually silent while all others send, as the first stage of a pipeline is."""
-    leads = [lead for seconds, lead in _leads(case, name) if seconds <= case.notable][-MAX_LEADS:]
+    usual = max(case.notable, notable_seconds(case.here[name].regular))
+    leads = [lead for seconds, lead in _leads(case, name) if seconds <= usual][-MAX_LEADS:]
     return max(0.0, LEAD_SECONDS + max(leads, default=-LEAD_SECONDS))
 
 
@@ -481,7 +481,8 @@ def _hiccup(case: _Case, name: str) -> float | None:
     """
     if _waits(case, name):
         return None
-    earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
+    leads = [(seconds, lead) for seconds, lead in _leads(case, name) if seconds > case.notable]
+    earlier = [seconds for seconds, lead in leads if LEAD_SECONDS < lead < math.inf]
     return max(HICCUP_SECONDS, HICCUP_FACTOR * max(earlier, default=0.0))
 
 
