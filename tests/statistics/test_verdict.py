@@ -80,6 +80,15 @@ KINDS: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], dict[str, 
         "a link whose loss the other rails outlived by a step": second(
             sent=around(STOP - 8), received=around(STOP - 8), lost=around(STOP - 7.9)
         ),
+        "lost in compute of a long step": {name: node(regular=50.0, known_until=STOP + 160) for name in NAMES}
+        | {
+            "n2": with_rail(
+                node(regular=50.0, known_until=STOP + 160),
+                **dict.fromkeys(("sent", "received"), around(STOP - 60)),
+                lost=around(STOP - 40),
+                active=False,
+            )
+        },
         "losses elsewhere": second(lost=around(STOP), active=False)
         | {"n1": with_rail(node(), retried=(STOP + 1, STOP + 2))},
         "one node": {"n2": with_rail(node(), lost=around(STOP))},

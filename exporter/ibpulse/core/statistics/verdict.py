@@ -318,9 +318,10 @@ def _is_cause(rail: RailSilence, case: _Case) -> bool:
     lost, last = rail.lost, rail.last
     if lost is None or last is None:
         return False
-    used, silent = last[1] >= lost[0] - max(case.notable, LINK_SECONDS), last[0] <= lost[1]
     # the loss of a link shows at the next collective, after the silence between two
-    return used and silent and case.since[0] - lost[1] <= LINK_SECONDS and lost[0] - case.since[1] <= case.notable / 3
+    soon = max(case.notable, LINK_SECONDS)
+    used, silent = last[1] >= lost[0] - soon, last[0] <= lost[1]
+    return used and silent and case.since[0] - lost[1] <= soon and lost[0] - case.since[1] <= case.notable / 3
 
 
 def _judge_losses(case: _Case) -> Verdict | None:
