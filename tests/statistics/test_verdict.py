@@ -148,7 +148,9 @@ def test_what_is_no_stall(nodes: dict[str, NodeSilence]) -> None:
 
 def test_the_first_stage_of_a_pipeline_is_not_a_node_that_stopped_first() -> None:
     stages = {f"n{stage}": node(STOP + 0.3 * stage) for stage in range(3)}
-    assert certain(stages).kind == "together"
+    found = certain(stages)
+    assert found.kind == "together"
+    assert found.against[-1] == "n0 sent its last byte 290 ms or more before every other node, as it often does"
     # it stops a second before its usual lead
     early = stages["n0"]
     rail = replace(early.rails["mlx5_0:1"], sent=around(STOP - 1), received=around(STOP - 1))
@@ -195,6 +197,8 @@ def test_a_node_that_does_not_begin_a_collective_stops_its_predecessor_in_the_ri
     }
     found = certain(ring)
     assert (found.kind, found.nodes) == ("node", ("n2",))
+    # its predecessor did not send later
+    assert found.sentence == "n2 moved its last byte 990 ms or more before every other node"
     # without the successor it may be either
     assert certain(ring | {"n3": one_way(begun, begun), "n2": one_way(STOP, begun)}).kind == "together"
 

@@ -393,7 +393,7 @@ def _high(moment: float | None) -> float:
 
 def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
-    (name, *others), gap = _find_first(case)
+    (name, *others), gap, way = _find_first(case)
     ordered = all(node.ordered for node in case.nodes.values())
     part = case.part
     complete = len(case.here) == len(case.nodes) and len(part) > 1
@@ -402,7 +402,7 @@ def _judge_order(case: _Case) -> Verdict:
         waits = any(node.regular is None for node in part.values()) or case.is_saving(()) or case.ends
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(gap)} or more before every other node"
+        text = f"{name} {way} its last byte {_span(gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), _describe_end(case))
@@ -419,8 +419,9 @@ def _describe_end(case: _Case) -> list[str]:
     return [text] if case.ends else []
 
 
-def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
-    """The nodes that may have stopped sending first, and by how much one that certainly did is earlier than the next.
+def _find_first(case: _Case) -> tuple[tuple[str, ...], float, str]:
+    """The nodes that may have stopped sending first, by how much one that certainly did is earlier than the next, and
+    whether it `sent` or only `moved`, in either direction, its last byte before them.
 
     A node that does not begin a collective gives no credit to the node that sends to it, so these two stop first. The
     node that it sends to receives nothing then, so only the first one is one of the two in both directions. In larger
@@ -428,11 +429,11 @@ def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
     """
     sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.part.items()})
     if len(sent) == 1:
-        return sent, sent_gap
+        return sent, sent_gap, "sent"
     received, received_gap = _find_earliest({name: node.last for name, node in case.part.items()})
     both = tuple(name for name in sent if name in received)
     pairs = (len(sent), len(received), len(both)) == (2, 2, 1)
-    return (both, min(sent_gap, received_gap)) if pairs else (sent, 0.0)
+    return (both, min(sent_gap, received_gap), "moved") if pairs else (sent, 0.0, "")
 
 
 def _find_earliest(moments: Mapping[str, Moment | None]) -> tuple[tuple[str, ...], float]:
@@ -516,9 +517,12 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
         yield "link", f"all rails{whose} have their links"
     if all(_counted(each, case) for _, _, each in case.rails()):
         yield "loss", f"no rail{whose} has counted lost packets since the last byte"
-    first, _ = _find_first(case)
-    if len(first) > 1 and all(node.ordered for node in case.here.values()):
+    first, gap, way = _find_first(case)
+    ordered = all(node.ordered for node in case.here.values())
+    if len(first) > 1 and ordered:
         yield "node", f"any of {_names(first)} may have been the first to stop sending"
+    elif ordered and 0 < gap <= _usual_lead(case, first[0]):
+        yield "node", f"{first[0]} {way} its last byte {_span(gap)} or more before every other node, as it often does"
 
 
 def _counted(rail: RailSilence, case: _Case) -> bool:
