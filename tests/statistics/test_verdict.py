@@ -369,10 +369,18 @@ def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
     assert found.unknown == (
         "what n2 did: no answer",
         "the order of the nodes: no known clock on n1",
-        "whether packets were lost in the silence: not counted by n1",
+        "whether packets were lost in the silence: no count by n1 since the last byte",
     )
     lost = with_rail(node(), lost=around(STOP), active=False)
     assert certain(job(n1=lost, n2=lost)).sentence.endswith(" of the last byte of the job; also n2 mlx5_1:1")
+    every = {f"mlx5_{rail}:1": lost.rails["mlx5_1:1"] for rail in range(3)}
+    assert certain(job(n2=replace(lost, rails=every))).sentence.endswith("; also 2 other rails of n2")
+    assert certain(job(n1=lost, n2=replace(lost, rails=every))).sentence.endswith("; also 3 rails of n2")
+    vague = certain({name: node(error=0.2) for name in NAMES}).unknown
+    assert [text.split(":")[0] for text in vague] == ["when n1, n10, n2 sent the last byte, to better than 400 ms"]
+    for count, names in ((5, "n0, n1, n2, n3, n4"), (6, "n0, n1, n2, n3 and 2 more nodes")):
+        found = certain({f"n{each}": node() for each in range(count)})
+        assert found.against[-1] == f"any of {names} may have been the first to stop sending"
     gone = {"known_until": STOP + 1, "problem": "timed out"}
     found = certain({**{f"n{each}": node() for each in range(4)}, "n4": node(**gone), "n5": node(**gone)})
     assert found.sentence == "n4 does not answer any more: timed out; also n5"

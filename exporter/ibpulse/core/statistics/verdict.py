@@ -7,6 +7,7 @@ last counted. All times are bounds in seconds on one clock.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -159,7 +160,7 @@ class Verdict:
         if not self.evidence:
             return "the cause is not known"
         # each rail has its own, if there are any, otherwise each node
-        others = [" ".join(rail) for rail in self.rails[1:]] or self.nodes[1:]
+        others = _names_of(self.rails) or self.nodes[1:]
         more = len(self.evidence) > 1 and others
         return f"{self.evidence[0]}; also {_names(others)}" if more else self.evidence[0]
 
@@ -548,12 +549,12 @@ def _find_doubts(case: _Case) -> Iterator[str]:
         yield f"the order of the nodes: no known clock on {_names(clocks)}"
     uncounted = list(dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case)))
     if uncounted:
-        yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
-    for name, node in case.here.items():
-        if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
-            apart = _span(node.sent[1] - node.sent[0])
-            why = "samples are missing, its clock is inexact, or it had no answer"
-            yield f"the last byte of {name} to better than {apart}: {why}"
+        yield f"whether packets were lost in the silence: no count by {_names(uncounted)} since the last byte"
+    doubts = {name: node.sent[1] - node.sent[0] for name, node in case.here.items() if node.sent}
+    if vague := [name for name, doubt in doubts.items() if doubt > MAX_DOUBT_SECONDS]:
+        apart = max(doubts.values())
+        why = "samples are missing, a clock is inexact, or what was sent last had no answer"
+        yield f"when {_names(vague)} sent the last byte, to better than {_span(apart)}: {why}"
 
 
 def _when(moment: Moment, since: Moment) -> str:
@@ -573,4 +574,14 @@ def _span(seconds: float) -> str:
 
 def _names(names: Sequence[str]) -> str:
     more = len(names) - MAX_NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more nodes"
+
+
+def _names_of(rails: Rails) -> list[str]:
+    """All rails but the first by node: `7 other rails of n1`, `n2 mlx5_0:1`, `8 rails of n3`."""
+    counts, last = Counter(node for node, _ in rails[1:]), dict(rails[1:])
+    other = {node: "other " for node, _ in rails[:1]}
+    return [
+        f"{node} {rail}" if counts[node] == 1 else f"{counts[node]} {other.get(node, '')}rails of {node}"
+        for node, rail in last.items()
+    ]
