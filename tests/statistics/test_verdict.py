@@ -162,12 +162,16 @@ def test_a_node_that_the_job_went_on_without_did_not_stop_first() -> None:
     spare = node(STOP - 300, regular=None)
     found = certain(job(n10=spare))
     assert (found.kind, found.evidence) == ("together", ("2 of 3 nodes sent their last bytes within 14 ms",))
-    assert found.unknown == ("whether n10 still take part: silent for 300 s or more before the others were",)
+    assert found.unknown == ("whether the job still uses n10: silent 300 s or more before the others",)
     hangs = certain(job(n10=spare, n2=node(STOP - 1.2)))
     assert (hangs.nodes, hangs.push_after) == (("n2",), 7.0)
     assert certain({"n1": node(), "n10": spare}).kind == "unknown"
     # others may go on for a long step
     assert certain(job(n10=node(STOP - 100))).nodes == ("n10",)
+    # unless they have been silent since, as while they form anew
+    for end, kind in ((STOP - 40, "together"), (STOP - 20, "node")):
+        anew = paused(node(), (end - 20, 20.0))
+        assert certain({"n1": anew, "n2": anew, "n10": node(STOP - 62)}).kind == kind
 
 
 def test_a_node_that_often_sends_nothing_for_as_long_did_not_stop_first() -> None:

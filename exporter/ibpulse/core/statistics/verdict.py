@@ -234,8 +234,13 @@ class _Case:
 
     @property
     def left(self) -> Sequence[str]:
-        """The nodes that the job went on without, such as spare ones and those that it lost when it shrank."""
-        least = self.since[0] - max(self.notable, LEFT_SECONDS)
+        """The nodes that the job went on without, such as spare ones and those that it lost when it shrank.
+
+        They have moved no byte since the job last went on after a notable silence, or for longer than a step takes.
+        """
+        ends = [each.end for node in self.here.values() for each in node.pauses if each.seconds > self.notable]
+        again = max((end for end in ends if end < self.since[0] - LINK_SECONDS), default=-math.inf)
+        least = max(again, self.since[0] - max(self.notable, LEFT_SECONDS))
         return [name for name, node in self.here.items() if node.last and node.last[1] < least]
 
     @property
@@ -541,7 +546,7 @@ def _find_doubts(case: _Case) -> Iterator[str]:
         yield f"what {_names(mute)} did: no new samples, or no traffic before"
     if case.left:
         apart = case.since[0] - max(_low(case.here[name].last) for name in case.left)
-        yield f"whether {_names(case.left)} still take part: silent for {_span(apart)} or more before the others were"
+        yield f"whether the job still uses {_names(case.left)}: silent {_span(apart)} or more before the others"
     if len(case.nodes) == 1:
         yield "what the other nodes of the job did"
     clocks = [name for name, node in case.here.items() if not node.ordered]
