@@ -290,6 +290,14 @@ def test_a_process_that_ended_while_the_others_keep_their_connections_is_the_cau
         assert "closed" not in certain(nodes).sentence
 
 
+def test_a_node_that_is_lost_in_the_computation_of_a_long_step_is_the_cause() -> None:
+    others = {name: connected(node(regular=50.0, known_until=STOP + 160)) for name in NAMES}
+    died = connected(node(STOP - 60, regular=50.0, known_until=STOP + 160), None, around(STOP - 40))
+    assert certain(others | {"n2": died}).rails == (("n2", "mlx5_1:1"),)
+    gone = node(STOP - 60, regular=50.0, known_until=STOP - 40, problem="timed out")
+    assert certain(others | {"n2": gone}).sentence == "n2 does not answer any more: timed out"
+
+
 def test_a_job_that_closes_its_connections_ends_or_starts_again() -> None:
     closed = {name: connected(node(), around(STOP + 3), around(STOP + 3)) for name in NAMES}
     found = certain(closed)

@@ -42,7 +42,7 @@ GONE_SECONDS = 5.0
 CLOSING_SECONDS = 30.0
 # no checkpoint is longer, unless the job has already had longer pauses
 SAVING_SECONDS = 600.0
-# other nodes may go on for a step or two when a rail has lost its link
+# other nodes may go on for a step or two when a rail has lost its link, or a node is gone
 LINK_SECONDS = 30.0
 # no step goes on for longer without one of its nodes: the job has gone on without it, as after it shrank
 LEFT_SECONDS = 120.0
@@ -233,6 +233,11 @@ class _Case:
         return notable_seconds(self.regular)
 
     @property
+    def soon(self) -> float:
+        """For how long the others may go on after the cause, in seconds: it shows after the computation of a step."""
+        return LINK_SECONDS + (self.regular or 0.0)
+
+    @property
     def left(self) -> Sequence[str]:
         """The nodes that the job went on without, such as spare ones and those that it lost when it shrank.
 
@@ -258,7 +263,7 @@ class _Case:
         found: dict[str, Sequence[tuple[str, Moment]]] = {}
         for name, node in self.nodes.items():
             # the others go on until the next collective
-            least = max(_low(node.last), self.since[0] - LINK_SECONDS)
+            least = max(_low(node.last), self.since[0] - self.soon)
             closed = [(rail, each.closed) for rail, each in node.rails.items() if each.closed]
             if late := [(rail, moment) for rail, moment in closed if moment[1] >= least]:
                 found[name] = late
@@ -324,10 +329,9 @@ def _is_cause(rail: RailSilence, case: _Case) -> bool:
     lost, last = rail.lost, rail.last
     if lost is None or last is None:
         return False
+    used, silent = last[1] >= lost[0] - max(case.notable, LINK_SECONDS), last[0] <= lost[1]
     # the loss of a link shows at the next collective, after the silence between two
-    soon = max(case.notable, LINK_SECONDS)
-    used, silent = last[1] >= lost[0] - soon, last[0] <= lost[1]
-    return used and silent and case.since[0] - lost[1] <= soon and lost[0] - case.since[1] <= case.notable / 3
+    return used and silent and case.since[0] - lost[1] <= case.soon and lost[0] - case.since[1] <= case.notable / 3
 
 
 def _judge_losses(case: _Case) -> Verdict | None:
@@ -350,7 +354,7 @@ def _judge_gone(case: _Case) -> Verdict | None:
     gone = [
         name
         for name, node in case.nodes.items()
-        if node.problem and node.last and -LINK_SECONDS <= node.known_until - case.since[1] <= GONE_SECONDS
+        if node.problem and node.last and -case.soon <= node.known_until - case.since[1] <= GONE_SECONDS
     ]
     silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > case.notable]
     if not gone or silent or 2 * len(gone) > len(case.nodes):
