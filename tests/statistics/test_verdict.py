@@ -281,6 +281,11 @@ def test_a_process_that_ended_while_the_others_keep_their_connections_is_the_cau
     # the others ended a step, as at the end of a job
     ended = {name: connected(node()) for name in NAMES} | {"n2": connected(node(), None, around(STOP + 1))}
     assert (certain(ended).kind, certain(ended).push_after) == ("node", 180.0)
+    # the others send it nothing, as after the last numbers of a job were gathered, or do not count what is lost
+    for counted_until, at in ((NOW - 1, 180.0), (None, 31.0)):
+        ends = {name: connected(with_rail(ending(0.5, 5.0), counted_until=counted_until)) for name in NAMES}
+        found = certain(ends | {"n2": connected(node(), None, around(STOP + 1))})
+        assert (found.kind, found.push_after) == ("node", pytest.approx(at, abs=0.1))
     # it went on since, the others are not known, or it left long before
     for nodes in (
         others | {"n2": connected(node(), None, around(STOP - 1))},

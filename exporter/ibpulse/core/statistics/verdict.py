@@ -377,9 +377,13 @@ def _judge_closed(case: _Case) -> Verdict | None:
         return None
     rails = [(name, rail, moment) for name, found in closed.items() for rail, moment in found]
     texts = [f"{name} {rail} closed its connections {_when(moment, case.since)}" for name, rail, moment in rails]
-    # at the end of a job, processes end one after the other
-    cut = any(_was_cut(node) for name, node in case.here.items() if name not in closed)
-    push_after = CLOSING_SECONDS + max(0.0, max(moment[1] for *_, moment in rails) - case.since[1]) if cut else None
+    # at the end of a job, processes end one after the other, and nobody sends them what they do not acknowledge
+    alive = [each for name in connected for each in case.here[name].rails.values()]
+    since = min(case.since[0], *(moment[0] for *_, moment in rails))
+    missed = not all(_counted(each, case) and (not each.retried or each.retried[1] < since) for each in alive)
+    push_after = max(case.unexplained, ORDERLY_FACTOR * case.unexplained_seconds)
+    if missed and any(_was_cut(node) for name, node in case.here.items() if name not in closed):
+        push_after = CLOSING_SECONDS + max(0.0, max(moment[1] for *_, moment in rails) - case.since[1])
     return case.verdict("node", closed, [(name, rail) for name, rail, _ in rails], texts, push_after)
 
 
