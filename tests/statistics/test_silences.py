@@ -104,6 +104,17 @@ def test_a_hole_in_which_bytes_passed_is_no_pause() -> None:
     assert (pause.begin, pause.end) == (1019, 1049)
 
 
+def test_small_steps_after_a_large_transfer_are_traffic_and_a_slow_stream_is_not() -> None:
+    moved = np.zeros((1, 2, 4000), dtype=np.int64)
+    moved[..., :50], moved[..., 100::100] = BURST, BURST // 200
+    for cut in (50, 130, 1000):
+        assert watch(moved, cut=cut).last > 4800
+    one_way = moved.copy()
+    one_way[:, 0, 50:] = 0
+    moved[..., 100:] = BURST // 200
+    assert [watch(each, cut=50).last for each in (one_way, moved)] == [1049, 1049]
+
+
 def test_retransmissions_and_chatter_are_silence() -> None:
     moved = steps([(50, 200)])
     moved[..., 60:] += BURST // 200
@@ -270,6 +281,17 @@ def test_the_newest_steps_are_reported_after_a_slow_one_with_several_silences() 
     # those between the collectives of a step are left out
     parts = pauses(*[0.1, 0.1, 0.1, 0.3] * 60)
     assert [pause.ticks for pause in parts.chosen(12, 1)] == [30] * 12
+
+
+def test_silences_of_a_node_that_only_receives_count_from_its_last_sent_byte() -> None:
+    found, tick = Pauses(100), 1000
+    for _ in range(30):
+        sent = tick
+        for length in (100, 20, 20, 20, 20):
+            found.add(TickPause(sent, tick, tick + length))
+            tick += length + 10
+        found.note_traffic(tick, tick)
+    assert [pause.ticks for pause in found.chosen(5, 1)] == [100, 20, 20, 20, 20]
 
 
 def test_a_job_that_starts_again_has_no_steps_yet_but_its_pauses() -> None:

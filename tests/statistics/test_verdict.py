@@ -80,6 +80,15 @@ KINDS: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], dict[str, 
         "a link whose loss the other rails outlived by a step": second(
             sent=around(STOP - 8), received=around(STOP - 8), lost=around(STOP - 7.9)
         ),
+        "lost in compute of a long step": {name: node(regular=50.0, known_until=STOP + 160) for name in NAMES}
+        | {
+            "n2": with_rail(
+                node(regular=50.0, known_until=STOP + 160),
+                **dict.fromkeys(("sent", "received"), around(STOP - 60)),
+                lost=around(STOP - 40),
+                active=False,
+            )
+        },
         "losses elsewhere": second(lost=around(STOP), active=False)
         | {"n1": with_rail(node(), retried=(STOP + 1, STOP + 2))},
         "one node": {"n2": with_rail(node(), lost=around(STOP))},
@@ -139,12 +148,42 @@ def test_what_is_no_stall(nodes: dict[str, NodeSilence]) -> None:
 
 def test_the_first_stage_of_a_pipeline_is_not_a_node_that_stopped_first() -> None:
     stages = {f"n{stage}": node(STOP + 0.3 * stage) for stage in range(3)}
-    assert certain(stages).kind == "together"
+    found = certain(stages)
+    assert found.kind == "together"
+    assert found.against[-1] == "n0 sent its last byte 290 ms or more before every other node, as it often does"
     # it stops a second before its usual lead
     early = stages["n0"]
     rail = replace(early.rails["mlx5_0:1"], sent=around(STOP - 1), received=around(STOP - 1))
     stages["n0"] = replace(early, rails={"mlx5_0:1": rail})
     assert (certain(stages).kind, certain(stages).nodes) == ("node", ("n0",))
+
+
+def test_a_node_that_the_job_went_on_without_did_not_stop_first() -> None:
+    spare = node(STOP - 300, regular=None)
+    found = certain(job(n10=spare))
+    assert (found.kind, found.evidence) == ("together", ("2 of 3 nodes sent their last bytes within 14 ms",))
+    assert found.unknown == ("whether the job still uses n10: silent 300 s or more before the others",)
+    hangs = certain(job(n10=spare, n2=node(STOP - 1.2)))
+    assert (hangs.nodes, hangs.push_after) == (("n2",), 7.0)
+    assert certain({"n1": node(), "n10": spare}).kind == "unknown"
+    # others may go on for a long step
+    assert certain(job(n10=node(STOP - 100))).nodes == ("n10",)
+    # unless they have been silent since, as while they form anew
+    for end, kind in ((STOP - 40, "together"), (STOP - 20, "node")):
+        anew = paused(node(), (end - 20, 20.0))
+        assert certain({"n1": anew, "n2": anew, "n10": node(STOP - 62)}).kind == kind
+
+
+def test_a_node_that_often_sends_nothing_for_as_long_did_not_stop_first() -> None:
+    # a node that takes part every 20 s, while the others have steps of 2 s
+    seldom = paused(node(STOP - 12, regular=20.0), (STOP - 54, 20.0), (STOP - 33, 20.0))
+    assert certain(job(n10=seldom)).kind == "together"
+    assert certain(job(n10=replace(seldom, regular=1.0))).nodes == ("n10",)
+    # the first stage of a pipeline receives gradients after it sent its last activations
+    first = node(STOP - 8)
+    pauses = tuple(Pause(around(STOP - 18), STOP - 18 + 2 * each, STOP - 17 + 2 * each) for each in range(4))
+    assert certain(job(n10=replace(first, pauses=pauses))).kind == "together"
+    assert certain(job(n10=replace(first, pauses=pauses[:1]))).nodes == ("n10",)
 
 
 def one_way(sent: float, received: float) -> NodeSilence:
@@ -162,6 +201,8 @@ def test_a_node_that_does_not_begin_a_collective_stops_its_predecessor_in_the_ri
     }
     found = certain(ring)
     assert (found.kind, found.nodes) == ("node", ("n2",))
+    # its predecessor did not send later
+    assert found.sentence == "n2 moved its last byte 990 ms or more before every other node"
     # without the successor it may be either
     assert certain(ring | {"n3": one_way(begun, begun), "n2": one_way(STOP, begun)}).kind == "together"
 
@@ -240,6 +281,11 @@ def test_a_process_that_ended_while_the_others_keep_their_connections_is_the_cau
     # the others ended a step, as at the end of a job
     ended = {name: connected(node()) for name in NAMES} | {"n2": connected(node(), None, around(STOP + 1))}
     assert (certain(ended).kind, certain(ended).push_after) == ("node", 180.0)
+    # the others send it nothing, as after the last numbers of a job were gathered, or do not count what is lost
+    for counted_until, at in ((NOW - 1, 180.0), (None, 31.0)):
+        ends = {name: connected(with_rail(ending(0.5, 5.0), counted_until=counted_until)) for name in NAMES}
+        found = certain(ends | {"n2": connected(node(), None, around(STOP + 1))})
+        assert (found.kind, found.push_after) == ("node", pytest.approx(at, abs=0.1))
     # it went on since, the others are not known, or it left long before
     for nodes in (
         others | {"n2": connected(node(), None, around(STOP - 1))},
@@ -247,6 +293,14 @@ def test_a_process_that_ended_while_the_others_keep_their_connections_is_the_cau
         others | {"n2": connected(node(STOP - 60), None, around(STOP - 59))},
     ):
         assert "closed" not in certain(nodes).sentence
+
+
+def test_a_node_that_is_lost_in_the_computation_of_a_long_step_is_the_cause() -> None:
+    others = {name: connected(node(regular=50.0, known_until=STOP + 160)) for name in NAMES}
+    died = connected(node(STOP - 60, regular=50.0, known_until=STOP + 160), None, around(STOP - 40))
+    assert certain(others | {"n2": died}).rails == (("n2", "mlx5_1:1"),)
+    gone = node(STOP - 60, regular=50.0, known_until=STOP - 40, problem="timed out")
+    assert certain(others | {"n2": gone}).sentence == "n2 does not answer any more: timed out"
 
 
 def test_a_job_that_closes_its_connections_ends_or_starts_again() -> None:
@@ -332,10 +386,18 @@ def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
     assert found.unknown == (
         "what n2 did: no answer",
         "the order of the nodes: no known clock on n1",
-        "whether packets were lost in the silence: not counted by n1",
+        "whether packets were lost in the silence: no count by n1 since the last byte",
     )
     lost = with_rail(node(), lost=around(STOP), active=False)
     assert certain(job(n1=lost, n2=lost)).sentence.endswith(" of the last byte of the job; also n2 mlx5_1:1")
+    every = {f"mlx5_{rail}:1": lost.rails["mlx5_1:1"] for rail in range(3)}
+    assert certain(job(n2=replace(lost, rails=every))).sentence.endswith("; also 2 other rails of n2")
+    assert certain(job(n1=lost, n2=replace(lost, rails=every))).sentence.endswith("; also 3 rails of n2")
+    vague = certain({name: node(error=0.2) for name in NAMES}).unknown
+    assert [text.split(":")[0] for text in vague] == ["when n1, n10, n2 sent the last byte, to better than 400 ms"]
+    for count, names in ((5, "n0, n1, n2, n3, n4"), (6, "n0, n1, n2, n3 and 2 more nodes")):
+        found = certain({f"n{each}": node() for each in range(count)})
+        assert found.against[-1] == f"any of {names} may have been the first to stop sending"
     gone = {"known_until": STOP + 1, "problem": "timed out"}
     found = certain({**{f"n{each}": node() for each in range(4)}, "n4": node(**gone), "n5": node(**gone)})
     assert found.sentence == "n4 does not answer any more: timed out; also n5"

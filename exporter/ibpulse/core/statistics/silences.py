@@ -2,10 +2,11 @@
 
 A counter that has not moved proves silence, also across missing samples; one that has moved only shows that bytes
 passed between two samples. Rates below a hundredth of the highest rate of the rail and direction count as silence, as
-in `silence_level`, because keep-alives are slower. Retransmissions are faster, but nothing is received meanwhile: short
-bursts that a node sends long after it last received anything do not end a silence, and long ones are writes to storage.
-Constant traffic on a rail, such as storage, is slow and even: it counts as silence up to three times its lowest rate of
-the last minute in which the job received anything. Times are ticks.
+in `silence_level`, because keep-alives are slower; bursts both ways that are smaller count after some seconds of them.
+Retransmissions are faster, but nothing is received meanwhile: short bursts that a node sends long after it last
+received anything do not end a silence, and long ones are writes to storage. Constant traffic on a rail, such as
+storage, is slow and even: it counts as silence up to three times its lowest rate of the last minute in which the job
+received anything. Times are ticks.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ STEP_PAUSES = 16
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
 # constant traffic: the rate that nine tenths of the samples of a second exceed, at its lowest in this many seconds
 ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
+# the highest rate is that of so many of the last seconds in which a rail both sent and received
+BUSY_SECONDS = 20
 # bytes sent this long after anything was received are retransmissions, or writes from this many samples on
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 Rates = npt.NDArray[np.floating]
@@ -101,8 +104,8 @@ class Pauses:
         return longest if settled else None
 
     def newest(self, count: int, least: float) -> list[TickPause]:
-        """The newest silences of at least this length, oldest first."""
-        return [each for each in self._kept if each.ticks >= least][-count:]
+        """The newest silences of at least this length from the last byte sent on, oldest first."""
+        return [each for each in self._kept if each.end - each.sent >= least][-count:]
 
     def chosen(self, newest: int, longest: int) -> list[TickPause]:
         """The newest silences of steps, at least half as long as the usual one, and the longest ones, oldest first.
@@ -135,7 +138,7 @@ class SilenceWatch:
         self.known = 0
         self.wrote: tuple[int, int] | None = None
         self.pauses = pauses or Pauses(1 / interval_seconds)
-        self._always = _Always(shape, max(1, round(1 / interval_seconds)))
+        self._always = _Always(shape, max(1, round(1 / interval_seconds)), self._least)
 
     def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
         """Add counters (rails, 2, ticks) from a tick on, and where they are `valid`.
@@ -163,6 +166,8 @@ class SilenceWatch:
         self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level, written, again)
         self._value, self._tick = values[..., -1], newest[..., -1]
         self._always.add(first_tick, np.where(paired, rates, np.inf), np.array(active[:, 1].any(axis=0)))
+        recent = np.maximum(self._always.highest, rates.max(axis=2, initial=0.0))
+        self._highest = np.where(np.isinf(recent), self._highest, recent)
         self._note_known(int(ticks[-1]))
 
     def _level(self, strides: Counts, gaps: Counts) -> Floats:
@@ -253,11 +258,14 @@ class _Always:
     """Constant traffic: the rate that most samples of a second exceed, `lowest` (rails, 2) in bytes per tick.
 
     It is the lowest of the last seconds, without those in which nothing was received, because writes to storage are not
-    constant.
+    constant. `highest` (rails, 2) is the highest rate of the last seconds in which the rail both sent and received
+    bursts above `least`, infinite before there are enough: a job may carry far less than when it began.
     """
 
-    def __init__(self, shape: tuple[int, int], ticks_per_second: int) -> None:
-        self._ticks, self._second = ticks_per_second, 0
+    def __init__(self, shape: tuple[int, int], ticks_per_second: int, least: float) -> None:
+        self._ticks, self._second, self._least = ticks_per_second, 0, least
+        self._peaks, self._busy = np.full((BUSY_SECONDS, *shape), np.inf), np.zeros(shape[0], np.int64)
+        self.highest = np.full(shape, np.inf)
         self._parts: list[Floats] = []
         self._received = False
         self._kept = np.full((ALWAYS_SECONDS, *shape), np.inf)
@@ -276,10 +284,16 @@ class _Always:
     def _end_second(self) -> None:
         second, received = np.sort(np.concatenate(self._parts, axis=2), axis=2), self._received
         self._parts, self._received = [], False
+        constant = second[..., int(ALWAYS_PART * second.shape[2])]
+        peaks = np.where(np.isinf(second), 0.0, second).max(axis=2)
+        busy = np.flatnonzero((peaks > np.maximum(self._least, ALWAYS_FACTOR * constant)).all(axis=1))
+        self._peaks[self._busy[busy] % BUSY_SECONDS, busy] = peaks[busy]
+        self._busy[busy] += 1
+        self.highest = self._peaks.max(axis=0)
         if not received:
             return
         self._second += 1
-        self._kept[self._second % ALWAYS_SECONDS] = second[..., int(ALWAYS_PART * second.shape[2])]
+        self._kept[self._second % ALWAYS_SECONDS] = constant
         lowest = self._kept.min(axis=0)
         self.lowest = np.where(np.isinf(lowest), 0.0, lowest)
 

@@ -7,6 +7,7 @@ last counted. All times are bounds in seconds on one clock.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,8 +42,10 @@ GONE_SECONDS = 5.0
 CLOSING_SECONDS = 30.0
 # no checkpoint is longer, unless the job has already had longer pauses
 SAVING_SECONDS = 600.0
-# other nodes may go on for a step or two when a rail has lost its link
+# other nodes may go on for a step or two when a rail has lost its link, or a node is gone
 LINK_SECONDS = 30.0
+# no step goes on for longer without one of its nodes: the job has gone on without it, as after it shrank
+LEFT_SECONDS = 120.0
 # samples of a node that end this long before those of others say nothing about the silence
 STALE_SECONDS = 10.0
 # a last byte that is known less precisely says little about the order
@@ -157,7 +160,7 @@ class Verdict:
         if not self.evidence:
             return "the cause is not known"
         # each rail has its own, if there are any, otherwise each node
-        others = [" ".join(rail) for rail in self.rails[1:]] or self.nodes[1:]
+        others = _names_of(self.rails) or self.nodes[1:]
         more = len(self.evidence) > 1 and others
         return f"{self.evidence[0]}; also {_names(others)}" if more else self.evidence[0]
 
@@ -230,6 +233,28 @@ class _Case:
         return notable_seconds(self.regular)
 
     @property
+    def soon(self) -> float:
+        """For how long the others may go on after the cause, in seconds: it shows after the computation of a step."""
+        return LINK_SECONDS + (self.regular or 0.0)
+
+    @property
+    def left(self) -> Sequence[str]:
+        """The nodes that the job went on without, such as spare ones and those that it lost when it shrank.
+
+        They have moved no byte since the job last went on after a notable silence, or for longer than a step takes.
+        """
+        ends = [each.end for node in self.here.values() for each in node.pauses if each.seconds > self.notable]
+        again = max((end for end in ends if end < self.since[0] - LINK_SECONDS), default=-math.inf)
+        least = max(again, self.since[0] - max(self.notable, LEFT_SECONDS))
+        return [name for name, node in self.here.items() if node.last and node.last[1] < least]
+
+    @property
+    def part(self) -> Mapping[str, NodeSilence]:
+        """The nodes that took part in the job when it fell silent."""
+        left = self.left
+        return {name: node for name, node in self.here.items() if name not in left}
+
+    @property
     def closed(self) -> Mapping[str, Sequence[tuple[str, Moment]]]:
         """The nodes that destroyed queue pairs when the job fell silent, and were silent since: each rail, and when.
 
@@ -238,7 +263,7 @@ class _Case:
         found: dict[str, Sequence[tuple[str, Moment]]] = {}
         for name, node in self.nodes.items():
             # the others go on until the next collective
-            least = max(_low(node.last), self.since[0] - LINK_SECONDS)
+            least = max(_low(node.last), self.since[0] - self.soon)
             closed = [(rail, each.closed) for rail, each in node.rails.items() if each.closed]
             if late := [(rail, moment) for rail, moment in closed if moment[1] >= least]:
                 found[name] = late
@@ -306,7 +331,7 @@ def _is_cause(rail: RailSilence, case: _Case) -> bool:
         return False
     used, silent = last[1] >= lost[0] - max(case.notable, LINK_SECONDS), last[0] <= lost[1]
     # the loss of a link shows at the next collective, after the silence between two
-    return used and silent and case.since[0] - lost[1] <= LINK_SECONDS and lost[0] - case.since[1] <= case.notable / 3
+    return used and silent and case.since[0] - lost[1] <= case.soon and lost[0] - case.since[1] <= case.notable / 3
 
 
 def _judge_losses(case: _Case) -> Verdict | None:
@@ -329,7 +354,7 @@ def _judge_gone(case: _Case) -> Verdict | None:
     gone = [
         name
         for name, node in case.nodes.items()
-        if node.problem and node.last and -LINK_SECONDS <= node.known_until - case.since[1] <= GONE_SECONDS
+        if node.problem and node.last and -case.soon <= node.known_until - case.since[1] <= GONE_SECONDS
     ]
     silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > case.notable]
     if not gone or silent or 2 * len(gone) > len(case.nodes):
@@ -352,9 +377,13 @@ def _judge_closed(case: _Case) -> Verdict | None:
         return None
     rails = [(name, rail, moment) for name, found in closed.items() for rail, moment in found]
     texts = [f"{name} {rail} closed its connections {_when(moment, case.since)}" for name, rail, moment in rails]
-    # at the end of a job, processes end one after the other
-    cut = any(_was_cut(node) for name, node in case.here.items() if name not in closed)
-    push_after = CLOSING_SECONDS + max(0.0, max(moment[1] for *_, moment in rails) - case.since[1]) if cut else None
+    # at the end of a job, processes end one after the other, and nobody sends them what they do not acknowledge
+    alive = [each for name in connected for each in case.here[name].rails.values()]
+    since = min(case.since[0], *(moment[0] for *_, moment in rails))
+    missed = not all(_counted(each, case) and (not each.retried or each.retried[1] < since) for each in alive)
+    push_after = max(case.unexplained, ORDERLY_FACTOR * case.unexplained_seconds)
+    if missed and any(_was_cut(node) for name, node in case.here.items() if name not in closed):
+        push_after = CLOSING_SECONDS + max(0.0, max(moment[1] for *_, moment in rails) - case.since[1])
     return case.verdict("node", closed, [(name, rail) for name, rail, _ in rails], texts, push_after)
 
 
@@ -378,21 +407,22 @@ def _high(moment: float | None) -> float:
 
 def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
-    (name, *others), gap = _find_first(case)
+    (name, *others), gap, way = _find_first(case)
     ordered = all(node.ordered for node in case.nodes.values())
-    complete = len(case.here) == len(case.nodes) > 1
+    part = case.part
+    complete = len(case.here) == len(case.nodes) and len(part) > 1
     if ordered and complete and not others and gap > _usual_lead(case, name):
         # one node stops first and waits in the first step after a node joined, and while others write a checkpoint
-        waits = any(node.regular is None for node in case.here.values()) or case.is_saving(()) or case.ends
+        waits = any(node.regular is None for node in part.values()) or case.is_saving(()) or case.ends
         push_after = None if waits else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(gap)} or more before every other node"
+        text = f"{name} {way} its last byte {_span(gap)} or more before every other node"
         return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), _describe_end(case))
-    sent = [node.sent for node in case.here.values() if node.sent]
+    sent = [node.sent for node in part.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
-    every = "both" if len(case.here) == 2 else f"all {len(case.here)}"
+    every = f"{len(part)} of {len(case.nodes)}" if case.left else "both" if len(part) == 2 else f"all {len(part)}"
     text = f"{every} nodes sent their last bytes within {_span(apart)}"
     return case.verdict("together", (), (), [text, *_describe_end(case)])
 
@@ -403,20 +433,21 @@ def _describe_end(case: _Case) -> list[str]:
     return [text] if case.ends else []
 
 
-def _find_first(case: _Case) -> tuple[tuple[str, ...], float]:
-    """The nodes that may have stopped sending first, and by how much one that certainly did is earlier than the next.
+def _find_first(case: _Case) -> tuple[tuple[str, ...], float, str]:
+    """The nodes that may have stopped sending first, by how much one that certainly did is earlier than the next, and
+    whether it `sent` or only `moved`, in either direction, its last byte before them.
 
     A node that does not begin a collective gives no credit to the node that sends to it, so these two stop first. The
     node that it sends to receives nothing then, so only the first one is one of the two in both directions. In larger
     groups, clocks may have hidden it.
     """
-    sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
+    sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.part.items()})
     if len(sent) == 1:
-        return sent, sent_gap
-    received, received_gap = _find_earliest({name: node.last for name, node in case.here.items()})
+        return sent, sent_gap, "sent"
+    received, received_gap = _find_earliest({name: node.last for name, node in case.part.items()})
     both = tuple(name for name in sent if name in received)
     pairs = (len(sent), len(received), len(both)) == (2, 2, 1)
-    return (both, min(sent_gap, received_gap)) if pairs else (sent, 0.0)
+    return (both, min(sent_gap, received_gap), "moved") if pairs else (sent, 0.0, "")
 
 
 def _find_earliest(moments: Mapping[str, Moment | None]) -> tuple[tuple[str, ...], float]:
@@ -435,16 +466,15 @@ def _middle(moment: Moment) -> float:
 def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
     """The earlier silences of a node: the length of each, and for how much of it every other node still sent.
 
-    Silences before which it sent nothing are left out.
+    A node that sent nothing since the silence before may go on receiving for long, as the ends of a pipeline do:
+    infinite.
     """
     found = []
-    others, before = [node for other, node in case.here.items() if other != name], -math.inf
+    others, before = [node for other, node in case.part.items() if other != name], -math.inf
     for pause in case.here[name].pauses:
-        before, sends = pause.end, pause.sent[1] > before
-        if not sends:
-            continue
-        last = [_last_before(pause.end, node.pauses) for node in others]
-        found.append((pause.seconds, min(last) - _middle(pause.sent)))
+        last = min(_last_before(pause.end, node.pauses) for node in others)
+        found.append((pause.seconds, last - _middle(pause.sent) if pause.sent[1] > before else math.inf))
+        before = pause.end
     return found
 
 
@@ -455,7 +485,8 @@ def _last_before(moment: float, pauses: Sequence[Pause]) -> float:
 
 def _usual_lead(case: _Case, name: str) -> float:
     """For how long a node is usually silent while all others send, as the first stage of a pipeline is."""
-    leads = [lead for seconds, lead in _leads(case, name) if seconds <= case.notable][-MAX_LEADS:]
+    usual = max(case.notable, notable_seconds(case.here[name].regular))
+    leads = [lead for seconds, lead in _leads(case, name) if seconds <= usual][-MAX_LEADS:]
     return max(0.0, LEAD_SECONDS + max(leads, default=-LEAD_SECONDS))
 
 
@@ -466,7 +497,8 @@ def _hiccup(case: _Case, name: str) -> float | None:
     """
     if _waits(case, name):
         return None
-    earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
+    leads = [(seconds, lead) for seconds, lead in _leads(case, name) if seconds > case.notable]
+    earlier = [seconds for seconds, lead in leads if LEAD_SECONDS < lead < math.inf]
     return max(HICCUP_SECONDS, HICCUP_FACTOR * max(earlier, default=0.0))
 
 
@@ -480,7 +512,7 @@ def _waits(case: _Case, name: str) -> bool:
     if ended is None:
         return False
     near = []
-    for pauses in (node.pauses for other, node in case.here.items() if other != name and node.pauses):
+    for pauses in (node.pauses for other, node in case.part.items() if other != name and node.pauses):
         usual = median([each.seconds for each in pauses if each.seconds <= case.notable] or [case.notable])
         low, high = pauses[-1].sent
         together = low <= ended[1] + LEAD_SECONDS and high >= ended[0] - LEAD_SECONDS
@@ -499,9 +531,12 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
         yield "link", f"all rails{whose} have their links"
     if all(_counted(each, case) for _, _, each in case.rails()):
         yield "loss", f"no rail{whose} has counted lost packets since the last byte"
-    first, _ = _find_first(case)
-    if len(first) > 1 and all(node.ordered for node in case.here.values()):
+    first, gap, way = _find_first(case)
+    ordered = all(node.ordered for node in case.here.values())
+    if len(first) > 1 and ordered:
         yield "node", f"any of {_names(first)} may have been the first to stop sending"
+    elif ordered and 0 < gap <= _usual_lead(case, first[0]):
+        yield "node", f"{first[0]} {way} its last byte {_span(gap)} or more before every other node, as it often does"
 
 
 def _counted(rail: RailSilence, case: _Case) -> bool:
@@ -517,6 +552,9 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     mute = [name for name, node in case.nodes.items() if not node.problem and name not in case.here]
     if mute:
         yield f"what {_names(mute)} did: no new samples, or no traffic before"
+    if case.left:
+        apart = case.since[0] - max(_low(case.here[name].last) for name in case.left)
+        yield f"whether the job still uses {_names(case.left)}: silent {_span(apart)} or more before the others"
     if len(case.nodes) == 1:
         yield "what the other nodes of the job did"
     clocks = [name for name, node in case.here.items() if not node.ordered]
@@ -524,12 +562,12 @@ def _find_doubts(case: _Case) -> Iterator[str]:
         yield f"the order of the nodes: no known clock on {_names(clocks)}"
     uncounted = list(dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case)))
     if uncounted:
-        yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
-    for name, node in case.here.items():
-        if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
-            apart = _span(node.sent[1] - node.sent[0])
-            why = "samples are missing, its clock is inexact, or it had no answer"
-            yield f"the last byte of {name} to better than {apart}: {why}"
+        yield f"whether packets were lost in the silence: no count by {_names(uncounted)} since the last byte"
+    doubts = {name: node.sent[1] - node.sent[0] for name, node in case.here.items() if node.sent}
+    if vague := [name for name, doubt in doubts.items() if doubt > MAX_DOUBT_SECONDS]:
+        apart = max(doubts.values())
+        why = "samples are missing, a clock is inexact, or what was sent last had no answer"
+        yield f"when {_names(vague)} sent the last byte, to better than {_span(apart)}: {why}"
 
 
 def _when(moment: Moment, since: Moment) -> str:
@@ -549,4 +587,14 @@ def _span(seconds: float) -> str:
 
 def _names(names: Sequence[str]) -> str:
     more = len(names) - MAX_NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_NAMED])} and {more} more"
+    return ", ".join(names) if more <= 1 else f"{', '.join(names[:MAX_NAMED])} and {more} more nodes"
+
+
+def _names_of(rails: Rails) -> list[str]:
+    """All rails but the first by node: `7 other rails of n1`, `n2 mlx5_0:1`, `8 rails of n3`."""
+    counts, last = Counter(node for node, _ in rails[1:]), dict(rails[1:])
+    other = {node: "other " for node, _ in rails[:1]}
+    return [
+        f"{node} {rail}" if counts[node] == 1 else f"{counts[node]} {other.get(node, '')}rails of {node}"
+        for node, rail in last.items()
+    ]
