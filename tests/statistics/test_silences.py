@@ -113,6 +113,9 @@ def test_small_steps_after_a_large_transfer_are_traffic_and_a_slow_stream_is_not
     one_way[:, 0, 50:] = 0
     moved[..., 100:] = BURST // 200
     assert [watch(each, cut=50).last for each in (one_way, moved)] == [1049, 1049]
+    stall = np.concatenate([steps([(20, 80)] * 5), np.zeros((1, 2, 4000), dtype=np.int64)], axis=2)
+    stall[..., 600::100] = BURST // 200
+    assert watch(stall, cut=50).last == 1419
 
 
 def test_retransmissions_and_chatter_are_silence() -> None:

@@ -2,7 +2,7 @@
 
 A counter that has not moved proves silence, also across missing samples; one that has moved only shows that bytes
 passed between two samples. Rates below a hundredth of the highest rate of the rail and direction count as silence, as
-in `silence_level`, because keep-alives are slower; bursts both ways that are smaller count after some seconds of them.
+in `silence_level`, because keep-alives are slower; before there are steps, smaller bursts both ways count after 20 s.
 Retransmissions are faster, but nothing is received meanwhile: short bursts that a node sends long after it last
 received anything do not end a silence, and long ones are writes to storage. Constant traffic on a rail, such as
 storage, is slow and even: it counts as silence up to three times its lowest rate of the last minute in which the job
@@ -166,8 +166,10 @@ class SilenceWatch:
         self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level, written, again)
         self._value, self._tick = values[..., -1], newest[..., -1]
         self._always.add(first_tick, np.where(paired, rates, np.inf), np.array(active[:, 1].any(axis=0)))
-        recent = np.maximum(self._always.highest, rates.max(axis=2, initial=0.0))
-        self._highest = np.where(np.isinf(recent), self._highest, recent)
+        if self.pauses.regular() is None:
+            # a job may carry far less than when it began; once it has steps, chatter in a stall is none
+            recent = np.maximum(self._always.highest, rates.max(axis=2, initial=0.0))
+            self._highest = np.where(np.isinf(recent), self._highest, recent)
         self._note_known(int(ticks[-1]))
 
     def _level(self, strides: Counts, gaps: Counts) -> Floats:
