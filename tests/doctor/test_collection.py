@@ -38,10 +38,21 @@ def test_facts_can_be_handed_over() -> None:
 
 @starts_a_process
 @pytest.mark.parametrize(
-    ("program", "seconds"), [("pass", HANG_SECONDS), ("1 / 0", HANG_SECONDS), ("import time; time.sleep(600)", 0.0)]
+    ("program", "answers", "ends", "message"),
+    [
+        ("pass", HANG_SECONDS, HANG_SECONDS, ""),
+        ("1 / 0", HANG_SECONDS, HANG_SECONDS, "ZeroDivisionError"),
+        ("import time; time.sleep(600)", 0.0, 0.0, ""),
+        ("import os, time; os.write(2, b'stuck'); os.closerange(3, 99); time.sleep(600)", HANG_SECONDS, 0.0, "stuck"),
+    ],
 )
 def test_a_process_without_an_answer_is_an_error_with_its_message(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str, seconds: float
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    program: str,
+    answers: float,
+    ends: float,
+    message: str,
 ) -> None:
     real, begun = lane.PipedProcess, []
 
@@ -50,11 +61,12 @@ def test_a_process_without_an_answer_is_an_error_with_its_message(
         return begun[-1]
 
     monkeypatch.setattr(lane, "PipedProcess", run_instead)
-    for name in ("MAX_SECONDS", "ENDING_SECONDS"):
-        monkeypatch.setattr(examination, name, seconds)
+    monkeypatch.setattr(examination, "MAX_SECONDS", answers)
+    monkeypatch.setattr(examination, "ENDING_SECONDS", ends)
     with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
-    assert ("ZeroDivisionError" in caplog.text) == (program == "1 / 0")
+    assert message in caplog.text
+    assert bool(message) == bool(caplog.messages)
     begun[0].wait(HANG_SECONDS)
 
 

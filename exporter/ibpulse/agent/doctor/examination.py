@@ -120,7 +120,9 @@ def find_facts_in_child(request: FactsRequest) -> Facts:
         child.wait(ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         child.kill()
-    child.poll()
+    # a message is logged when nothing follows it
+    for _ in range(2):
+        child.poll()
     if facts is None:
         raise FabricError("the process that examines the devices did not answer; see its own message above")
     assert isinstance(facts, Facts)
