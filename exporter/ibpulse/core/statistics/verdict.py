@@ -21,7 +21,7 @@ KINDS: Mapping[Kind, str] = {
     "link": "a rail lost its link before the traffic stopped",
     "loss": "nodes still count lost packets in the silence",
     "node": "one node stopped sending first, by more than the clocks may be wrong, closed its connections, or is gone",
-    "together": "all nodes stopped within the error of the clocks",
+    "together": "no node stopped earlier than it usually does, as far as the clocks tell",
     "unknown": "too little is known of the nodes",
 }
 """The kinds of verdicts and their meanings."""
