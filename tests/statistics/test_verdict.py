@@ -184,6 +184,9 @@ def test_a_node_that_often_sends_nothing_for_as_long_did_not_stop_first() -> Non
     pauses = tuple(Pause(around(STOP - 18), STOP - 18 + 2 * each, STOP - 17 + 2 * each) for each in range(4))
     assert certain(job(n10=replace(first, pauses=pauses))).kind == "together"
     assert certain(job(n10=replace(first, pauses=pauses[:1]))).nodes == ("n10",)
+    # but one that received something after its last byte did
+    since = tuple(Pause(around(STOP - 8), STOP - 8 + 2 * each, STOP - 7 + 2 * each) for each in range(2))
+    assert certain(job(n10=replace(first, pauses=pauses[:1] + since))).nodes == ("n10",)
 
 
 def one_way(sent: float, received: float) -> NodeSilence:

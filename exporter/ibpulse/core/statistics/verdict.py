@@ -463,19 +463,19 @@ def _middle(moment: Moment) -> float:
     return (moment[0] + moment[1]) / 2
 
 
-def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
+def _leads(case: _Case, name: str) -> Iterator[tuple[float, float]]:
     """The earlier silences of a node: the length of each, and for how much of it every other node still sent.
 
     A node that sent nothing since the silence before may go on receiving for long, as the ends of a pipeline do:
     infinite.
     """
-    found = []
-    others, before = [node for other, node in case.part.items() if other != name], -math.inf
-    for pause in case.here[name].pauses:
+    mine, before = case.here[name], -math.inf
+    others = [node for other, node in case.part.items() if other != name]
+    # what it received after its last byte belongs to the silence that is judged
+    for pause in (each for each in mine.pauses if not mine.sent or each.end <= mine.sent[1]):
         last = min(_last_before(pause.end, node.pauses) for node in others)
-        found.append((pause.seconds, last - _middle(pause.sent) if pause.sent[1] > before else math.inf))
+        yield pause.seconds, last - _middle(pause.sent) if pause.sent[1] > before else math.inf
         before = pause.end
-    return found
 
 
 def _last_before(moment: float, pauses: Sequence[Pause]) -> float:
