@@ -10,7 +10,6 @@ import asyncio
 import errno
 import itertools
 import os
-import signal
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -108,11 +107,6 @@ class Gate:
     waiting: list[Actor] = field(default_factory=list)
 
 
-def has_timeout() -> bool:
-    """Whether pytest's timeout still runs."""
-    return signal.getitimer(signal.ITIMER_REAL)[0] > 0
-
-
 class World:
     """The time of a test, and everything that waits in it. Close it, because it replaces parts of the program."""
 
@@ -128,7 +122,6 @@ class World:
         self._main = Actor(self, None, "main", self.monotonic_ns)
         self._actors = [self._main]
         self._current = self._main
-        self._abandoned, self._has_timeout = False, has_timeout()
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(deadline, "start_thread", self.start)
         self._patch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.monotonic_ns / SECOND))
@@ -161,7 +154,7 @@ class World:
             self.open_gate(gate)
         for actor in self._actors[1:]:
             actor.kill()
-        while len(self._actors) > 1 and not self._abandoned:
+        while len(self._actors) > 1:
             self.pause(0)
         self._patch.undo()
 
@@ -175,39 +168,15 @@ class World:
 
     def pause(self, ns: int | None) -> None:
         """Let time pass for the current actor, until another one ends its wait if `ns` is None."""
-        if self._abandoned:
-            self._pause_alone(ns)
-            return
         me = self._current
         me.wakes_ns = None if ns is None else self.monotonic_ns + ns
-        try:
-            if self._run_next() is not me:
-                me.turn.acquire()
-            if me is self._main and self._has_timeout and not has_timeout():
-                pytest.fail("pytest's timeout ended a task or a callback alone")
-        except BaseException:
-            self._abandon()
-            raise
+        if self._run_next() is not me:
+            me.turn.acquire()
         if me is self._main and self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
-        if (me.killed or self._abandoned) and me is not self._main:
+        if me.killed and me is not self._main:
             raise KilledError
-
-    def _abandon(self) -> None:
-        """Take no more turns: pytest's timeout has ended a wait of the main thread, and the actor that runs may hang.
-
-        The actors end at their next wait, and time passes for the main thread alone.
-        """
-        self._abandoned = True
-        for actor in self._actors:
-            actor.turn.release()
-
-    def _pause_alone(self, ns: int | None) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise KilledError
-        assert ns is not None, "the event loop waits for threads that have ended"
-        self.monotonic_ns += ns
 
     def wake_main(self) -> None:
         """End the wait of the event loop."""
@@ -243,8 +212,6 @@ class World:
 
     def end(self, actor: Actor) -> None:
         self._actors.remove(actor)
-        if self._abandoned:
-            return
         for waiting in actor.awaited_by:
             waiting.wakes_ns = self.monotonic_ns
         self._run_next()
